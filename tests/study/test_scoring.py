@@ -269,7 +269,7 @@ def test_what_changes_between_two_shards_ends_the_call(model: Path, table: Path,
             os.replace(tmp_path / "other.parquet", table)
 
     with pytest.raises(
-        InputError, match="the (file|model) has changed (while it|during) .*[Rr]un the (same )?command again"
+        InputError, match=r"the (file|model) has changed (while it|during) .*[Rr]un the (same )?command again"
     ) as caught:
         score_file(folder, table, tmp_path / "out.parquet", rows=5, progress=change)
     assert str(tmp_path / "model" if what == "model" else table) in str(caught.value)

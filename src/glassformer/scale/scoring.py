@@ -277,7 +277,9 @@ def find_column(
         what = f"no column of {noun}"
         if candidates:
             what = f"several columns could be the {noun}: {', '.join(candidates)}"
-        raise UnclearColumnError(what, where=str(source), fix=f"Name it with --text-column: {join_names(names)}")
+        raise UnclearColumnError(
+            what, where=str(source), fix=f"Name it with --text-column: {join_names(names)}"
+        )
     kind = schema.field(by_name[0]).type
     is_list = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or is_list:
