@@ -2,13 +2,13 @@
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.audit [--only leak watermark ...] [--simulations 100]
 
-Ten defects are planted, one at a time, in deduplicated data or in the model that learns from them; the clean pair of each
-has the same data and model without it. Asked: 9 of 10 found and named, at most one false alarm on the clean pairs. Warnings
-of slices, robustness and shortcuts on clean pairs are facts that were measured on the model (tested, or counted in other
-examples); they are listed, and are no false alarms. ``diff``: predictions on real texts are made up, right in 85 % of the
-cases; 1.5 % get lost and 1.5 % are won by chance; in every simulation 30 % of what was right in a slice of 4 to 6 % of the rows gets
-lost. Asked: the slice is named in 95 of 100 simulations, and any slice in at most 5 of 100 where nothing is planted.
-Results: ``benchmarks/results/audit.json``, written after each pair.
+Ten defects are planted, one at a time, in deduplicated data or in the model that learns from them; the clean
+pair of each has the same data and model without it. Asked: 9 of 10 found and named, at most one false alarm
+on the clean pairs. Warnings of slices, robustness and shortcuts on clean pairs are facts measured on the
+model, and no false alarms. ``diff``: predictions on real texts are made up, right in 85 % of the cases; 1.5 %
+get lost and 1.5 % are won by chance; in every simulation 30 % of what was right in a slice of 4 to 6 % of the
+rows gets lost. Asked: the slice is named in 95 of 100 simulations, and any slice in at most 5 of 100 where
+nothing is planted.
 """
 
 from __future__ import annotations
@@ -59,9 +59,6 @@ def base(name: str, seed: int) -> tuple[Rows, Rows]:
     """Training and test rows without copies."""
     known: set[str] = set()
     return distinct(name, "train", TRAIN, seed, known), distinct(name, "test", TEST, seed, known)
-
-
-# --- defects: (training, test) -> the same with the defect ----------------------------------------------------------
 
 
 def leak(train: Rows, test: Rows) -> tuple[Rows, Rows]:
@@ -181,9 +178,6 @@ def audited(defect: str, seed: int, planted: bool, folder: Path) -> dict[str, An
     warned = [(f["code"], f["message"]) for f in said if f["severity"] == "warning"]
     hit = any(own == code and word in message for own, message in warned)
     return {"found": hit, "warnings": warned, "examples": found["n"], "seconds": round(seconds, 1)}
-
-
-# --- simulated differences ------------------------------------------------------------------------------------------
 
 
 class _Named:

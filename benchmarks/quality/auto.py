@@ -3,24 +3,22 @@
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.auto [--data banking77 sick] [--rows 100 1000 10-each all]
         [--methods ours tfidf svc embeddings] [--draws 3] [--threads 1]
 
-    ours         gf.TextClassifier().fit(texts, labels), no setting at all (of scores gf.TextRegressor())
-    named        the same with "all-minilm-l6-v2"
+    ours         gf.TextClassifier().fit(texts, labels), no setting at all (scores: gf.TextRegressor(); images:
+                 gf.ImageClassifier(), without DINOv2's weights, where the Hub is away)
+    named, hog   the same with "all-minilm-l6-v2" and "hog"
     tfidf        word TF-IDF (1, 2), logistic regression
     svc          word (1, 2) and character (2 to 5) TF-IDF, LinearSVC
     embeddings   vectors of the untouched encoder, logistic regression
     setfit       SetFit's procedure (see ``few_shot.py``), up to 1,000 rows
     trainer      Hugging Face's Trainer with its own defaults: 3 epochs at 5e-5, batches of 8
-
-    ours         of images gf.ImageClassifier().fit(images, labels); without DINOv2's weights, where the Hub is away
-    hog          the same with "hog"
     pixels       16 x 16 pixels, logistic regression
 
-Scores are regressed by ridge regression where the table says logistic regression, and pairs are read side by side
-(simple ways: both texts in one). Each cell (data, rows, method) is a file of its own under ``results/quality``, written
-after each draw; the same command goes on. It holds for each test example whether the answer is right, so that ways are
-compared in pairs, and for the simple ways their score by 3-fold cross-validation, which chooses among them. One
-thread each unless ``--threads`` says more for ours; seconds are of the fit alone; of more than 5,000 test examples
-5,000 are judged. ``benchmarks.pages.tables`` writes the tables of ``docs/defaults.md``.
+Scores have ridge regression in place of the logistic one; simple ways read both texts of a pair as one. Each
+cell (data, rows, method) is a file under ``results/quality``, written after each draw; the same command goes
+on. It holds which test answers are right, so that ways are compared in pairs, and for the simple ways their
+score by 3-fold cross-validation, which chooses among them. One thread each unless ``--threads`` says more for
+ours; seconds are of the fit alone; at most 5,000 test examples are judged. ``benchmarks.pages.tables`` writes
+the tables of ``docs/defaults.md``.
 """
 
 import itertools

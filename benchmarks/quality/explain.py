@@ -3,16 +3,15 @@
     .venv/bin/python -m benchmarks.quality.explain runs/imdb-minilm-seed0 --data imdb --count 500 [--max-length 128]
     .venv/bin/python -m benchmarks.quality.explain runs/cifar10-vit-seed0 --data cifar10 --count 500
 
-For each method: deletion, insertion, comprehensiveness and sufficiency, each beside random orders of the same input
-with 95 % intervals; under each way of hiding, by how much insertion less deletion exceeds that of random orders;
-deletion and insertion between the worst and the best order (``orders.py``); seconds an explanation; the randomisation
-check; agreement between methods; stability under a synonym (our own list) and a typo, or under a change of brightness and a
-small crop; and a verdict in words. Captum's integrated gradients and occlusion stand beside ours, and for texts SHAP's
-partition explainer and interpreto's KernelSHAP, where these are installed. Also what the heads do
-and, for texts, counter-examples to the attention map. ``--max-length`` cuts texts to so many tokens, special ones
-included: long reviews take minutes each. ``--slow-count`` gives methods of many passes, and peers, fewer inputs. The inputs are drawn from the test split with a seed; nothing is tuned on
-them. Those judged so far lie in ``--work``, so that an interrupted run goes on. ``--noise 0``, ``--stable 0``,
-``--ablate 0`` and ``--search 0`` leave a part out. Results: ``benchmarks/results/explain-NAME.json``.
+For each method: deletion, insertion, comprehensiveness and sufficiency beside random orders of the same
+input, with 95 % intervals; under each way of hiding, by how much insertion less deletion exceeds that of
+random orders; deletion and insertion between the worst and the best order (``orders.py``); seconds; the
+randomisation check; agreement between methods; stability under a synonym (our own list) and a typo, or a
+change of brightness and a small crop; a verdict in words. Peers: Captum's integrated gradients and occlusion,
+for texts SHAP's partition explainer and interpreto's KernelSHAP, where installed. Also what the heads do and,
+for texts, counter-examples to the attention map. ``--slow-count`` gives methods of many passes, and peers,
+fewer inputs. Those judged so far lie in ``--work``, so that an interrupted run goes on; ``--noise 0``,
+``--stable 0``, ``--ablate 0`` and ``--search 0`` leave a part out.
 """
 
 from __future__ import annotations

@@ -1,26 +1,24 @@
 """Row 8 told apart: what do frozen word vectors and positions give where few sentences have labels?
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.few_labels [--seeds 0 1 2 ...] [--labels 20 50 100 200]
-        [--out benchmarks/results/few-labels.json]
 
-With 16,000 labelled sentences every arm of row 8 is at 100 %, so nothing can be told apart there. Here 20 to 200
-distinct sentences of the practical's corpus have labels, and the mini-Transformer of ``europe-given`` learns from
-them with its 50 numbers a word
+With 16,000 labelled sentences every arm of row 8 is at 100 %. Here 20 to 200 distinct sentences of the
+practical's corpus have labels. The mini-Transformer of ``europe-given`` learns from them, with its 50 numbers
+per word
 
     frozen      Word2Vec's, learned on all training sentences without their labels; they stay
     trained     the same, trained on with the rest
     random      drawn at random with the spread of Word2Vec's, and trained
 
-each with sinusoidal positions and with none. All else is the recipe's; every fit makes the same number of steps.
+each with sinusoidal positions and with none. All else is the recipe's; every fit makes the same number of
+steps.
 
-Two questions are put to each. *Unseen sentences*: the share right of the distinct sentences of the test part.
-*Never labelled*: a European and another country stand in no labelled sentence; the share right of the distinct
-sentences of the whole corpus that name one of the two and no country beside it, each of the two counting half, so
-that 50 % is chance. Each seed draws other sentences, other vectors and another pair of countries.
-
-Intervals are of the mean over seeds (Student's t, 95 %), differences are paired by seed and corrected for their number
-(Holm). Every fit is written as
-soon as it is there; the same command goes on.
+*Unseen sentences*: the share right of the distinct sentences of the test part. *Never labelled*: a European
+and another country stand in no labelled sentence; the share right of the distinct sentences of the corpus
+that name one of the two and no other country, each of the two counting half, so that chance is 50 %. Each
+seed draws other sentences, vectors and countries. Intervals are of the mean over seeds (Student's t, 95 %),
+differences are paired by seed and corrected for their number (Holm). Every fit is written as soon as it is
+there; the same command goes on.
 """
 
 import itertools
@@ -135,9 +133,6 @@ def judged(corpus: Corpus, question: str, arm: str, places: str, labels: int, se
         found[name] = {"right": right(model, texts), "n": len(texts)}
     shares, counts = ([f[key] for f in found.values()] for key in ("right", "n"))
     return {"right": statistics.fmean(shares), "n": sum(counts), "countries": found}
-
-
-# --- what is said of it ----------------------------------------------------------------------------
 
 
 def cell(values: Sequence[float]) -> str:

@@ -3,20 +3,19 @@
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.few_shot [--data imdb goemotions] [--examples 8 16 64]
         [--draws 10] [--most-draws 5] [--precision auto] [--out benchmarks/results/few-shot.json]
 
-IMDb (reviews cut to 128 tokens, 2,000 test reviews) and GoEmotions' five most frequent emotions but neutral among
-comments with one label. Every method has the same encoder (all-MiniLM-L6-v2), the same drawn examples, one thread and
-the same precision (``auto``: bf16 where the processor has it, SetFit's by its trainer's ``bf16`` and autocast):
+IMDb (reviews cut to 128 tokens, 2,000 test reviews) and GoEmotions' five most frequent emotions but neutral
+among comments with one label. Every method has the same encoder (all-MiniLM-L6-v2), the same drawn examples,
+one thread and the same precision (``auto``: bf16 where the processor has it, SetFit's by its trainer's
+``bf16`` and autocast):
 
     glassformer   gf.Embedder().fit(texts, labels), every setting at its default
-    SetFit        pairs as the paper draws them (R = 20 of one class and 20 of two for each text), cosine loss,
-                  one epoch in batches of 16 at 2e-5, then scikit-learn's logistic regression; written with
-                  sentence-transformers' own trainer and loss
+    SetFit        pairs as the paper draws them (R = 20 of one class and 20 of two for each text), cosine loss, one
+                  epoch in batches of 16 at 2e-5 by sentence-transformers' trainer, then a logistic regression
     fine-tuning   gf.TextClassifier, every setting at its default
     linear probe  a logistic regression of the untouched vectors
 
-Each (data, examples, draw, method) is written as soon as it is there; the same command goes on, and draws come before
-methods, so that a stopped one has compared the methods on whole draws. Times are of the fit alone, wall clock and of
-the processor, which other work beside it changes little; shares of time are of methods on one kind of processor.
+Each (data, examples, draw, method) is written as soon as it is there; the same command goes on. Times are of
+the fit alone, wall clock and of the processor; shares of time are of methods on one kind of processor.
 """
 
 import itertools
@@ -82,9 +81,6 @@ def drawn(texts: list[str], labels: list[Any], each: int, draw: int) -> tuple[li
     for label in sorted(set(labels)):
         rows += rng.choice(np.flatnonzero(np.asarray(labels) == label), each, replace=False).tolist()
     return [texts[i] for i in rows], [labels[i] for i in rows]
-
-
-# --- the methods: (texts, labels, draw, precision) -> a function from texts to labels, and what the fit cost --
 
 
 Predict = Callable[[list[str]], np.ndarray]
@@ -165,9 +161,6 @@ def setfit(texts: list[str], labels: list[Any], draw: int, precision: str) -> Ma
 
 
 METHODS = {OURS: glassformer, "SetFit": setfit, "fine-tuning": fine_tuning, "linear probe": linear_probe}
-
-
-# --- results ------------------------------------------------------------------------------------------------
 
 
 def summarized(records: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -58,9 +58,6 @@ class Arm:
     changes: dict[str, Any] = field(default_factory=dict)
 
 
-# --- other attentions ------------------------------------------------------------------------------
-
-
 class Undivided(MultiHeadAttention):
     """Scores without the division by the root of K: the queries are multiplied by it first."""
 
@@ -83,9 +80,6 @@ ATTENDS = {"": MultiHeadAttention, "undivided": Undivided, "keys as values": Key
 def attending(name: str) -> Any:
     """Inside, encoders are built with that attention."""
     return patch.object(encoder, "MultiHeadAttention", ATTENDS[name])
-
-
-# --- pictures --------------------------------------------------------------------------------------
 
 
 @cache
@@ -202,9 +196,6 @@ def head(seed: int, folder: Path, **changes: Any) -> np.ndarray:
     settings = HEAD | {"model": str(backbone(folder))} | changes
     clf = gf.ImageClassifier(**settings, keep_best=False, seed=seed, threads=1)
     return fitted(clf, rows, judged)
-
-
-# --- reviews ---------------------------------------------------------------------------------------
 
 
 @cache

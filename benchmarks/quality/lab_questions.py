@@ -1,18 +1,18 @@
 """The labs' questions with power: small models, five seeds, paired differences with intervals, corrected by Holm.
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.lab_questions [QUESTION ...] [--seeds 0 1 2 3 4] [--minutes 28]
-        [--runs runs/lab-questions] [--out benchmarks/results/lab-questions.json]
     .venv/bin/python -m benchmarks.quality.lab_questions --words          the result file's words anew, from its own figures
 
-A question compares arms that differ in one setting, and its note names what else differs. Each arm is trained once a
-seed on the same drawn examples: 2,000 of CIFAR-10's training pictures, 10,000 others judge; 4,000 of IMDb's training
-reviews, 5,000 others judge (``hunger``: of other numbers, too). No test part is opened. ``few-labels`` needs a run of ``imdb-mlm-given``, or its model, as RUNS/pretrained (a link).
+A question compares arms that differ in one setting, and its note names what else differs. Each arm is trained
+once a seed on the same drawn examples: 2,000 of CIFAR-10's training pictures, 10,000 others judge; 4,000 of
+IMDb's training reviews, 5,000 others judge (``hunger``: other numbers, too). No test part is opened.
+``few-labels`` needs a run of ``imdb-mlm-given``, or its model, as RUNS/pretrained (a link).
 
-The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw added to that
-of the seeds; p-values are corrected for the number of differences of the same question. A training leaves a small file of
-right and wrong answers in RUNS; the same command goes on, and ``--minutes`` ends it before a training that it would not
-see through. The result file has every question whose arms have two seeds or more, each with its machine and date; what
-it has of other questions, or of this one with more seeds, stays.
+The interval of a difference is Student's t over the seeds, with the variance of the judged examples' draw
+added; p-values are corrected for the number of differences of the same question. A training leaves its right
+and wrong answers in ``--runs``; the same command goes on. The result file has every question whose arms have
+two seeds or more, each with its machine and date; what it has of other questions, or of this one with more
+seeds, stays.
 """
 
 import time

@@ -2,12 +2,12 @@
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.similarity_trust runs/stsb-minilm-seed0/model [--pairs 300]
 
-Of the judged pairs of the STS Benchmark whose cosine is at least 0.3, each text of 5 tokens or more: the token pair
-that adds most to the cosine (no special token) is removed from both texts, and the cosine is computed anew; then
-``--random`` pairs drawn from the same table, none of them the strongest. Without a model the untouched checkpoint
-is looked at. The figure is how much further the cosine falls without the strongest pair than without random ones,
-with its 95 % interval of the bootstrap over pairs of texts. Beside it stands the same with tokens that are not
-removed but replaced by the mask: two masks in the same place make texts more alike, so that it says less.
+Of the judged pairs of the STS Benchmark whose cosine is at least 0.3, each text of 5 tokens or more: the
+token pair that adds most to the cosine (no special token) is removed from both texts, and the cosine is
+computed anew; then ``--random`` other pairs drawn from the same table. The figure is how much further the
+cosine falls without the strongest pair than without random ones, with its 95 % interval of the bootstrap over
+pairs of texts. Beside it the same with tokens replaced by the mask: two masks in the same place make texts
+more alike, so that it says less.
 """
 
 from typing import Any

@@ -3,10 +3,9 @@
     .venv/bin/python -m benchmarks.quality.starts [--limit 10000] [--seeds 0 1 2] [--starts random neighbours] [--threads 1]
 
 The recipe imdb-mlm on some of its reviews, one pass: random weights alone; heads that begin by looking at the
-neighbours; these with a token table of word vectors, which are trained here first (their seconds are counted). Else
-alike and with the same seeds. Kept: the mean loss of every 250,000 tokens read, and how many hidden words of held-out
-reviews are guessed right in the end. Figures go to ``benchmarks/results/starts.json``, start by start; what stands
-there for the same limit is not run again.
+neighbours; these with a token table of word vectors, which are trained here first (their seconds are
+counted). Kept: the mean loss of every 250,000 tokens read, and how many hidden words of held-out reviews are
+guessed right in the end.
 """
 
 import statistics

@@ -2,13 +2,12 @@
 
     .venv/bin/python -m benchmarks.quality.temperature [--draws 400] [--seed 0]
 
-Logits are drawn whose softmax is the true chance of each class, then multiplied by a factor: that factor is the
-temperature to find. A second world adds mistakes that no logit tells (labels given wrongly). A validation part of n
-examples chooses, and all of the world judges: log loss beyond that of the best temperature, how much surer than right
-the answers are, and how often the end of the range is chosen. Ways: ``likeliest`` has the lowest log loss (Guo et al.,
-2017), ``smoothed`` counts one mistake more that was not made (Platt, 1999), ``bound`` goes below 1 only as far as the
-log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where no answer was wrong. Results:
-``benchmarks/results/temperature.json``.
+Logits are drawn whose softmax is the true chance of each class, then multiplied by a factor: the temperature
+to find. A second world adds mistakes that no logit tells. A validation part of n examples chooses, and all of
+the world judges: log loss beyond that of the best temperature, how much surer than right the answers are, and
+how often the end of the range is chosen. Ways: ``likeliest`` has the lowest log loss (Guo et al., 2017),
+``smoothed`` counts one mistake more that was not made (Platt, 1999), ``bound`` goes below 1 only as far as
+the log loss tells from chance, ``one`` keeps 1; ``..., if mistakes`` keeps 1 where no answer was wrong.
 """
 
 import itertools

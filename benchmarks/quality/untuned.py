@@ -2,15 +2,15 @@
 
     GLASSFORMER_DATA=DIR .venv/bin/python -m benchmarks.quality.untuned [--only ntc textcnn] [--seeds 0 1 2] [--limit 400]
 
-Reviews of restaurants in Vietnamese (NTC-SCV) of which 20 % of one class are kept, and comments in English (GoEmotions)
-whose only label is one of the five most frequent. Each training is a command of its own, on one thread:
+Reviews of restaurants in Vietnamese (NTC-SCV) of which 20 % of one class are kept, and comments in English
+(GoEmotions) whose only label is one of the five most frequent. Each training is a command of its own, on one
+thread:
 
     glassformer train --text TABLE --model MODEL --set class_weight=balanced --set monitor=macro_f1
 
-A tenth of the training split is held out for the choice of the epoch, the data set's own validation split judges; its test
-split is not opened. Where a default stays more than one point of macro-F1 below TF-IDF, the changes of ``CHANGES`` are measured
-too, with the first seed. What has been measured stands in the result file and is not measured again; the file is written
-after each training.
+The data set's own validation split judges; its test split is not opened. Where a default stays more than one
+point of macro-F1 below TF-IDF, ``CHANGES`` are measured too, with the first seed. What stands in the result
+file is not measured again; the file is written after each training.
 """
 
 import csv

@@ -1,12 +1,11 @@
 """Row 7 over its steps: how many analogies are solved as the practical's training goes on, and by what reading.
 
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.word_steps [--seeds 0 1 2] [--steps 25600]
-        [--out benchmarks/results/word-steps.json]
 
-The recipe ``countries-word2vec-given`` on the practical's corpus, once with its window of 5 words and once with 2. Its
-step meets each of the 85 words once. After 100, 200, 400 ... steps the vectors are judged twice: a word's center vector
-alone, as there, and the sum of its center and context vectors. Nothing is chosen here; every training is written as
-soon as it has ended, and the same command goes on.
+The recipe ``countries-word2vec-given`` on the practical's corpus, with its window of 5 words and with 2. Its
+step meets each of the 85 words once. After 100, 200, 400 ... steps the vectors are judged twice: a word's
+center vector alone, and the sum of its center and context vectors. Every training is written when it has
+ended; the same command goes on.
 """
 
 import statistics
@@ -65,9 +64,6 @@ def trained(window: int, seed: int, steps: int) -> dict[str, Any]:
     model.fit(corpus, callbacks=[judged])
     about = {"window": window, "seed": seed, "points": judged.points}
     return about | {"train_seconds": round(model.train_seconds_, 1)}
-
-
-# --- what is said of it ----------------------------------------------------------------------------
 
 
 def share(point: dict[str, Any], reading: str, sections: Sequence[str] | None = None) -> float:

@@ -112,9 +112,6 @@ CHANGES: dict[str, Callable[[str, random.Random], str]] = {
 }
 
 
-# --- corpora --------------------------------------------------------------------------------------
-
-
 def package_lines(package: Path) -> Iterator[str]:
     """The lines of the manual pages and message catalogs in a Debian package."""
     unpacked = subprocess.run(["dpkg-deb", "--fsys-tarfile", package], check=True, stdout=subprocess.PIPE)
@@ -166,9 +163,6 @@ def draw(lines: Sequence[str], size: int, rng: random.Random) -> list[str]:
     usable = dict.fromkeys(line.strip() for line in lines)
     kept = [t for t in usable if sum(map(str.isalpha, t)) > 2 and not any(s in t for s in SPECIAL)]
     return rng.sample(kept, size)
-
-
-# --- the comparison -------------------------------------------------------------------------------
 
 
 def train(lines: Sequence[str], options: dict[str, Any], pieces: int = VOCABULARY) -> bytes:

@@ -2,15 +2,14 @@
 
     .venv/bin/python -m benchmarks.speed.equal_accuracy [--seeds 0 1 2] [--train 21000] [--held-out 4000] [--minutes 150]
 
-Both fine-tune MiniLM's weights on the same IMDb training reviews (cut to 256 tokens, one epoch, batches of 32, AdamW at
-1e-4, dropout 0), the Trainer at its best as in train_imdb.py, and are judged on other training reviews, always the same,
-so that the test set stays unseen. Seeds draw the reviews, the head's first weights and the order, so their spread is that of
-whole repetitions; the difference is paired within each seed. Its interval is Student's t over the seeds, with the variance
-of the judged reviews' draw added.
+Both fine-tune MiniLM on the same IMDb training reviews (cut to 256 tokens, one epoch, batches of 32, AdamW at
+1e-4, dropout 0), the Trainer at its best as in train_imdb.py, and are judged on other training reviews,
+always the same. Seeds draw the reviews, the head's first weights and the order; the difference is paired
+within each seed. Its interval is Student's t over the seeds, with the variance of the judged reviews' draw
+added.
 
-A training is written as it ends, with the machine that it ran on; the same command goes on, in another session too. A seed
-whose first training ran on another kind of processor begins anew. ``--minutes`` ends it before a training that it would not
-see through.
+A training is written as it ends, with its machine; the same command goes on, in another session too. A seed
+whose first training ran on another kind of processor begins anew.
 """
 
 from collections.abc import Iterator, Sequence

@@ -1,17 +1,16 @@
-"""RoBERTa, DistilBERT, ModernBERT and DeBERTa-v3 of base size with random weights, and all-mpnet-base-v2, beside their peers at their best.
+"""RoBERTa, DistilBERT, ModernBERT, DeBERTa-v3 (base size, random weights) and all-mpnet-base-v2 beside their peers.
 
     nice .venv/bin/python -m benchmarks.speed.families --rounds 3 --reviews 16 --threads 2
 
-Real IMDb reviews, cut to 256 of MiniLM's word pieces, so that both families read the same lengths; a step costs the
-same whatever the weights are. Contenders in turn on the same reviews, each in a process of its own:
+Real IMDb reviews, cut to 256 of MiniLM's word pieces. Contenders in turn on the same reviews, each in its own
+process:
 
-- training: a plain PyTorch loop over transformers' model (``hf_trainer.PlainLoop``: bf16 autocast, batches of 32 of similar
-  length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both. The loop
-  goes on from window to window and ``fit`` begins anew in each, so that their losses part.
-- prediction, from raw text: transformers' model in bf16, batches of 32 sorted by length, the faster of its attentions,
-  and ``predict_proba`` of the same folder;
-- embedding (MPNet, whose checkpoints are mostly used for it): sentence-transformers in fp32 and with bf16 weights,
-  and ``embed`` of the same folder, mean pooling in all.
+- training: a plain PyTorch loop over transformers' model (``hf_trainer.PlainLoop``: batches of 32 of similar
+  length, the faster of its attentions), and ``TextClassifier.fit``: the same head, packed; dropout 0 in both.
+  The loop goes on from window to window and ``fit`` begins anew in each, so that their losses part;
+- prediction, from raw text: transformers' model in bf16, batches of 32 sorted by length, the faster of its
+  attentions, and ``predict_proba`` of the same folder;
+- embedding (MPNet): sentence-transformers in fp32 and with bf16 weights, and ``embed``; mean pooling in all.
 """
 
 import os

@@ -2,21 +2,21 @@
 
     make bench-inference  (or: .venv/bin/python -m benchmarks.speed.inference --rounds 5 --reviews 512 --threads 2)
 
-From raw text to labels, reviews of mixed length cut to 256 tokens; every contender opens the same folder, which
-glassformer writes after a short training of MiniLM. Contenders, in turn on the same reviews, each in its own process:
+From raw text to labels, reviews of mixed length cut to 256 tokens; every contender opens the same folder,
+which glassformer writes after a short training of MiniLM. Contenders, in turn on the same reviews, each in
+its own process:
 
 1. HF pipeline: fp32, batches of 32 as the reviews come, padded to the longest.
-2. HF, sorted, bf16: a loop by hand at its best: bf16 weights (fp32 where the processor has no bf16), sorted by length,
-   batches of 32.
+2. HF at its best by hand: bf16 weights (fp32 where the processor has no bf16), sorted by length, batches of
+32.
 3. ONNX Runtime, fp32 and with dynamically quantised int8 weights; sorted by length, batches of 32.
 4. OpenVINO with bf16 as its precision, fp32 where there is none; sorted by length, batches of 32.
-5. glassformer: ``TextClassifier.predict_proba``, and in int8 where the processor gains by it and the gate is passed on
-   training reviews that the model has not seen.
+5. glassformer: ``TextClassifier.predict_proba``, and in int8 where the processor gains by it and the gate is
+   passed on training reviews that the model has not seen.
 
-And for embeddings, under mean pooling: sentence-transformers as it comes and (where there is bf16) with such weights, against ``embed``.
-
-Tokenizing is timed, loading and compiling are not: they are reported as ``prepare_seconds``. That all computed the
-same is checked by their answers: the share of equal labels, or the lowest cosine between embeddings.
+For embeddings, under mean pooling: sentence-transformers as it comes and with bf16 weights, against
+``embed``. Tokenizing is timed, loading and compiling are ``prepare_seconds``. That all computed the same is
+checked by their answers: the share of equal labels, or the lowest cosine between embeddings.
 """
 
 import tempfile
@@ -80,9 +80,6 @@ def train_models(folder: Path, reviews: int, seed: int) -> dict[str, Any] | None
         labels.precision = "int8"
         labels.save(folder / "int8")
     return gate
-
-
-# --- the comparison -------------------------------------------------------------------------------
 
 
 def agreement(ours: Contender, peer: Contender) -> float:

@@ -66,9 +66,6 @@ def softmax(logits: np.ndarray) -> np.ndarray:
     return exp / exp.sum(1, keepdims=True)
 
 
-# --- the peers ------------------------------------------------------------------------------------
-
-
 def hf_pipeline(folder: Path, rounds: Rounds, threads: int) -> Contender:
     from transformers import pipeline
 
@@ -225,9 +222,6 @@ def sentence_transformers(folder: Path, rounds: Rounds, threads: int, halved: bo
         setting |= {"precision": "bf16 weights" if halved else "fp32", "attention": attention}
     name = f"sentence-transformers, {setting['precision'][:4]}"
     return contender(name, setting, started, rounds, answer)
-
-
-# --- glassformer ----------------------------------------------------------------------------------
 
 
 def glassformer(folder: Path, rounds: Rounds, threads: int, kind: str = "labels") -> Contender:

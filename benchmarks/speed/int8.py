@@ -2,16 +2,14 @@
 
     taskset -c 1 .venv/bin/python -m benchmarks.speed.int8 [--levels avx512 avx2] [--reviews 2000] [--rounds 5] [--model RUN]
 
-Each level has a process of its own, kept to its instructions by switches, as in ``kernels_fp32.py``: on a newer processor
-that is not the older one. Contenders take turns in it; a time is the process's own (user and system) on one thread.
+Levels, turns and times as in ``kernels_fp32.py``. Products: a layer of MiniLM from rows to rows. torch's ways
+to int8 are ``torch._int_mm`` and ``onednn.qlinear_pointwise``, which get the same scales as ours by torch's
+operators around them (``alone``: without). ``exact`` says whether their sums are the right whole numbers, for
+numbers from -127 to 127.
 
-Products: a layer of MiniLM from rows to rows. torch's ways to int8 are ``torch._int_mm`` and ``onednn.qlinear_pointwise``, which
-get the same scales as ours by torch's operators around them (``alone``: without); ``quantized.linear_dynamic`` has one scale
-for a whole batch, and torch gives its quantized tensors up. ``exact`` says whether their sums are the right whole numbers, for numbers from -127 to 127.
-
-Prediction: from texts to probabilities, tokenizing included. The model is a run's (``--model``), or MiniLM fine-tuned by the
-defaults on 1,000 reviews (``--epochs``: fewer passes); others (``--held``) are the validation examples of the gate. A level that was measured stays in the file
-when another is added, with its own machine, date and commit.
+Prediction: from texts to probabilities, tokenizing included. The model is a run's (``--model``), or MiniLM
+fine-tuned by the defaults on 1,000 reviews; others (``--held``) are the validation examples of the gate. A
+level that was measured stays in the file when another is added, with its own machine, date and commit.
 """
 
 import argparse

@@ -2,13 +2,11 @@
 
     taskset -c 1 .venv/bin/python -m benchmarks.speed.kernels_fp32 [--levels avx2 avx512f] [--rounds 5]
 
-Each level has a process of its own, in which switches keep torch (ATEN_CPU_CAPABILITY), its products (MKL_ENABLE_INSTRUCTIONS,
-ONEDNN_MAX_CPU_ISA) and the kernels (GLASSFORMER_KERNELS) to its instructions; ``torch`` says in the file what torch made of
-it. On a newer processor that is not the older one: clock and caches are not limited.
-
-Both ways take turns, with and without the kernels in one process; a time is the process's own (user and system) on one
-thread, so that other work on the machine counts less. Lengths are drawn like those of IMDb's reviews cut to 256 tokens
-and packed as in training, from a window sorted by length.
+Each level has a process of its own, in which switches keep torch, its products and the kernels to its
+instructions (``harness/limited.py``); ``torch`` says what torch made of it. On a newer processor that is not
+the older one: clock and caches are not limited. Both ways take turns in one process; a time is the process's
+own (user and system) on one thread, so that other work on the machine counts less. Lengths are drawn like
+those of IMDb's reviews cut to 256 tokens and packed as in training, from a window sorted by length.
 """
 
 import json

@@ -2,11 +2,11 @@
 
     .venv/bin/python -m benchmarks.speed.memory [--lengths 128 256 512] [--documents 256 2048 8192]
 
-Training: two batches of MiniLM (of 8 reviews as commonly run, else of 32) by the contenders of ``train_imdb.py``, IMDb
-reviews with more tokens than the longest length, cut to each of the lengths. Prediction: the contenders of
-``inference.py`` answer so many beginnings of reviews, 48 words each. Every figure is of a process of its own: what the system
-counts as resident at most while it works (``VmHWM``, set back before), the interpreter, libraries and weights included;
-``ready`` is what it had before. Peers choose the faster attention beforehand, on 8 reviews, and freed memory is handed back then.
+Training: two batches of MiniLM (of 8 reviews as commonly run, else of 32) by the contenders of
+``train_imdb.py``, long IMDb reviews cut to each of the lengths. Prediction: the contenders of
+``inference.py`` answer so many beginnings of reviews, 48 words each. Every figure is of a process of its own:
+the most that is resident while it works (``VmHWM``), the interpreter, libraries and weights included;
+``ready`` is what it had before. Peers choose the faster attention beforehand.
 """
 
 import logging

@@ -2,13 +2,14 @@
 
     .venv/bin/python -m benchmarks.speed.padding [--seeds 5]
 
-A benchmark of training times windows of some hundred reviews, where an epoch over IMDb has twenty thousand, and who groups
-by length finds fewer reviews alike among few. Padding is told as a share of all tokens that are computed, in batches of 32 padded
-to their longest review, reviews cut to 256 tokens, for three ways to draw a window, and for one epoch in transformers' own grouping:
+Who groups by length finds fewer reviews alike in a window of some hundred than in an epoch of twenty
+thousand. The share of padding in batches of 32, reviews cut to 256 tokens, for three ways to draw a window,
+and an epoch in the first:
 
-- *grouped*: reviews as they come, batched by transformers' ``LengthGroupedSampler`` (``train_sampling_strategy="group_by_length"``);
-- *sorted*: reviews as they come, sorted by length within 50 batches, as a loop by hand does (``hf_trainer.PlainLoop``);
-- *whole batches*: what the benchmarks take, whole batches of those that 50 sorted together give (``hf_trainer.batches_alike``).
+- *grouped*: reviews as they come, batched by transformers' ``LengthGroupedSampler``;
+- *sorted*: reviews as they come, sorted by length within 50 batches (``hf_trainer.PlainLoop``);
+- *whole batches*: whole batches of those that 50 sorted together give (``hf_trainer.batches_alike``), as the
+benchmarks do.
 """
 
 from collections.abc import Sequence

@@ -2,22 +2,21 @@
 
     make bench-pretrain      (or: .venv/bin/python -m benchmarks.speed.pretrain --rounds 5 --reviews 64)
 
-Contenders, timed in turn on the same pairs of segments (at most 128 tokens, as BERT's first phase has them), which
-were masked beforehand, once for all of them, and from the same random weights (MiniLM-L6's sizes and vocabulary, both
-heads):
+Contenders, timed in turn on the same pairs of segments (at most 128 tokens, as BERT's first phase has them),
+masked beforehand, once for all, from the same random weights (MiniLM-L6's sizes and vocabulary, both heads):
 
-1. HF Trainer as it comes, over transformers' BertForPreTraining: bf16 autocast, pairs in random order, padded to the
-   longest of the batch, dropout 0.1.
+1. HF Trainer as it comes, over transformers' BertForPreTraining: bf16 autocast, pairs in random order, padded
+   to the longest of the batch, dropout 0.1.
 2. HF Trainer at its best on this work: the same with batches of similar length, dropout 0, and the faster of
    transformers' attentions (tried on the warm-up's pairs).
-3. glassformer, with the loop, the objective and the optimiser of ``MaskedLM``: bf16 where the machine has it, packed,
-   dropout 0. The masked-word head is computed at the masked tokens only.
+3. glassformer, with the loop, the objective and the optimiser of ``MaskedLM``: bf16 where the machine has it,
+   packed, dropout 0. The masked-word head is computed at the masked tokens only.
 
-All use batches of 32 pairs and fused AdamW at 5e-4, clip the gradient's norm at 1, keep one model over all windows, and
-tell the memory allocator to keep freed blocks: BertForPreTraining scores the whole vocabulary at every token, and a
-machine that is slow to hand out so much fresh memory in every step would be all that is measured. Tokenizing, pairing
-and masking are not timed; drawing batches, forward, backward and update are. Tokens are real ones, special ones
-included.
+All use batches of 32 pairs and fused AdamW at 5e-4, clip the gradient's norm at 1, keep one model over all
+windows, and keep freed memory: BertForPreTraining scores the whole vocabulary at every token, and a machine
+that is slow to hand out so much fresh memory in every step would be all that is measured. Tokenizing, pairing
+and masking are not timed; drawing batches, forward, backward and update are. Tokens are real ones, special
+ones included.
 """
 
 import logging
@@ -57,9 +56,6 @@ VOCABULARY = "all-minilm-l6-v2"
 SIZES = {"hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 1536}
 BATCH = 32
 LR = 5e-4
-
-
-# --- the work -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -124,9 +120,6 @@ def tokens_of(pairs: Sequence[Pair]) -> int:
     return sum(len(pair.ids) for pair in pairs)
 
 
-# --- Hugging Face's Trainer -----------------------------------------------------------------------
-
-
 def as_row(pair: Pair) -> dict[str, Any]:
     """A pair under transformers' names; -100 where no token is asked for."""
     labels = np.full(len(pair.ids), -100, np.int64)
@@ -154,9 +147,6 @@ def trainer_contender(
         return Window(len(pairs), tokens_of(pairs), seconds, loss)
 
     return Contender(name, loop.setting(), run, noun="pairs")
-
-
-# --- glassformer ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -214,9 +204,6 @@ def glassformer_contender(folder: Path, rounds: list[list[Pair]]) -> Contender:
 
     setting = {"precision": precision_of(dtype), "batch_size": BATCH, "padding": "none", "dropout": 0.0}
     return Contender("glassformer", setting | {"optimiser": "AdamW, fused"}, run, noun="pairs")
-
-
-# --- the comparison -------------------------------------------------------------------------------
 
 
 def make(key: str, folder: Path, rounds: list[list[Pair]]) -> Contender:

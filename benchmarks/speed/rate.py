@@ -2,12 +2,12 @@
 
     .venv/bin/python -m benchmarks.speed.rate [--model all-minilm-l6-v2] [--rounds 7] [--threads 2]
 
-A training step (forward, backward, update; 32 IMDb reviews, at most 256 tokens) and a forward pass of a batch of
-predictions (8,192 tokens) are timed in turn with products of the model's own feed-forward shape and of large
-square matrices in the same precision (bf16; fp32 where the processor has none), whichever is faster: the rate that the machine has for such work. Counted are the products that the
-result needs, of real tokens only: linear layers by torch's flop counter, attention as 4 d sum(length^2) a layer (in
-the last one 4 d sum(length), where [CLS] alone is read), twice that backward. What a kernel computes anew in its
-backward pass does not count.
+A training step (32 IMDb reviews, at most 256 tokens) and a forward pass of 8,192 tokens are timed in turn
+with products of the model's own feed-forward shape and of large square matrices in the same precision,
+whichever is faster: the rate that the machine has for such work. Counted are the products that the result
+needs, of real tokens only: linear layers by torch's flop counter, attention as 4 d sum(length^2) a layer (in
+the last one 4 d sum(length), where [CLS] alone is read), twice that backward. What a kernel computes anew in
+its backward pass does not count.
 """
 
 import tempfile

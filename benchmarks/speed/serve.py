@@ -81,9 +81,6 @@ def load_of(server: Server, reviews: Reviews, clients: int, **options: Any) -> L
     return asyncio.run(press(server.url, reviews.bodies, clients, right=reviews.right, **options))
 
 
-# --- the parts ------------------------------------------------------------------------------------
-
-
 def speed(folder: Path, texts: Sequence[str], options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     reviews = Reviews(folder, texts[:256], "fp32", 0.05)
     with (

@@ -2,22 +2,20 @@
 
     make bench      (or: .venv/bin/python -m benchmarks.speed.train_imdb --rounds 5 --reviews 256)
 
-Contenders, timed in turn on the same reviews, cut to 256 tokens. A window has whole batches of similar length, as an epoch over
-many reviews has them, so that who pads does it no more than there:
+Contenders, timed in turn on the same reviews, cut to 256 tokens. A window has whole batches of similar
+length, as an epoch over many reviews has them, so that who pads does it no more than there:
 
-1. HF Trainer as it is commonly run: fp32, every review padded to 256 tokens, batches of 8, the
-   checkpoint's own dropout of 0.1.
-2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), those batches of 32, padded to the
-   longest of the batch, dropout 0, the faster of transformers' attentions (tried on the warm-up's reviews). The memory allocator is
-   told to keep freed blocks, for this one and those that follow.
+1. HF Trainer as commonly run: fp32, every review padded to 256 tokens, batches of 8, the checkpoint's dropout
+of 0.1.
+2. HF Trainer at its best on this work: bf16 autocast (fp32 where the processor has no bf16), batches of 32,
+   padded to the longest of the batch, dropout 0, the faster of transformers' attentions (tried on the
+   warm-up's reviews). This one and those that follow tell the memory allocator to keep freed blocks.
 3. A plain PyTorch loop over Hugging Face's model, with the settings of 2 (``hf_trainer.PlainLoop``).
 4. glassformer: bf16 where the machine has it, no padding, batches of 32, dropout 0.
 
-``--model bert-base`` takes BERT-base's size (12 layers, 768 wide) with random weights in the Hub's layout: a step costs
-the same whatever the weights are. ``--contenders best glassformer`` leaves the slow one out.
-
-All use AdamW at 5e-5 and clip the gradient's norm at 1. Loading, tokenizing and making the optimiser are not
-timed; drawing batches, forward, backward and update are. Tokens are real ones, [CLS] and [SEP] included.
+``--model bert-base`` takes BERT-base's size with random weights: a step costs the same whatever the weights
+are. All use AdamW at 5e-5 and clip the gradient's norm at 1. Loading, tokenizing and making the optimiser are
+not timed; drawing batches, forward, backward and update are. Tokens are real ones, [CLS] and [SEP] included.
 """
 
 import logging
@@ -81,9 +79,6 @@ def epoch_rounds(rounds: int, reviews: int, batch: int, seed: int) -> Rounds:
     return [([texts[i] for i in window], [targets[i] for i in window]) for window in windows]
 
 
-# --- Hugging Face's model ------------------------------------------------------------------------
-
-
 def trainer_contender(
     name: str, path: Path, rounds: Rounds, *, batch: int, bf16: bool, grouped: bool, dropout: float | None
 ) -> Contender:
@@ -120,9 +115,6 @@ def looped(name: str, loop: Loop, path: Path, rounds: Rounds, *, choose: bool) -
         loop.choose_attention(rows(-1))
 
     return Contender(name, loop.setting(), run)
-
-
-# --- glassformer ----------------------------------------------------------------------------------
 
 
 def classifier(path: Path, seed: int, lr: float = LR, **options: Any) -> Any:
@@ -182,9 +174,6 @@ def random_bert_base(folder: Path, vocabulary: Path) -> Path:
     for file in [*vocabulary.glob("tokenizer*"), *vocabulary.glob("vocab*")]:
         shutil.copy(file, folder)
     return folder
-
-
-# --- the comparison -------------------------------------------------------------------------------
 
 
 @command(

@@ -2,22 +2,21 @@
 
     make bench-train_pictures ARGS='--size small'      (or: --size base)
 
-``small`` is the model of the recipe cifar10-vit (8 layers, 192 wide, patches of 4 x 4 pixels) on CIFAR-10; ``base`` is
-ViT-B/16 on the same pictures scaled up to 224 pixels. Two settings differ from the recipe: PatchDropout is off, since
-it makes less work, and [CLS] stands before the patches and is read, since transformers' model cannot do without it.
+``small`` is the model of the recipe cifar10-vit (8 layers, 192 wide, patches of 4 x 4 pixels) on CIFAR-10;
+``base`` is ViT-B/16 on the same pictures scaled up to 224 pixels. Unlike in the recipe PatchDropout is off,
+since it makes less work, and [CLS] stands before the patches and is read, since transformers' model cannot do
+without it.
 
-Contenders, timed in turn on the same batches, from the same random weights; each peer has the faster of transformers'
-attentions, tried on the warm-up's pictures:
+Contenders, timed in turn on the same batches, from the same random weights: transformers in fp32, under bf16
+autocast, and with bf16 weights (less exact: small updates are lost in such weights), the latter two where the
+processor has bf16, each with the faster of transformers' attentions, tried on the warm-up's pictures; and
+glassformer, with the loop, the objective and the optimiser of ``ImageClassifier``: bf16 where the machine has
+it, with fp32 masters.
 
-1. transformers in fp32.
-2. transformers under bf16 autocast (this one and the next where the processor has bf16).
-3. transformers with bf16 weights: no copies, but less exact, since small updates are lost in such weights.
-4. glassformer, with the loop, the objective and the optimiser of ``ImageClassifier``: bf16 where the machine has it,
-   with fp32 masters.
-
-No dropout anywhere; all use fused AdamW, clip the gradient's norm at 1, keep one model over all windows, and tell the
-memory allocator to keep freed blocks. Decoding is not timed; forward, backward and update are. glassformer also
-normalises its 8-bit pixels inside the clock; the peers find theirs ready in their number format.
+No dropout anywhere; all use fused AdamW, clip the gradient's norm at 1, keep one model over all windows, and
+tell the memory allocator to keep freed blocks. Decoding is not timed; forward, backward and update are.
+glassformer also normalises its 8-bit pixels inside the clock; the peers find theirs ready in their number
+format.
 """
 
 import logging
@@ -124,9 +123,6 @@ def load_rounds(transform: ImageTransform, rounds: int, pictures: int, seed: int
     return [Round(table.pixels[part], targets[part]) for part in np.array_split(order, rounds + 1)]
 
 
-# --- transformers ---------------------------------------------------------------------------------
-
-
 def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bool) -> Contender:
     """The loop that everybody writes, over transformers' model."""
     import transformers
@@ -169,9 +165,6 @@ def plain_contender(name: str, work: Work, *, weights: torch.dtype, autocast: bo
     return Contender(name, setting, run, noun="pictures")
 
 
-# --- glassformer ----------------------------------------------------------------------------------
-
-
 def glassformer_contender(work: Work) -> Contender:
     same: dict[str, Any] = {"schedule": "constant", "warmup": 0.0, "weight_decay": 0.0, "epochs": 1}
     config = ClassifierFitConfig(lr=LR, batch_size=work.batch, **same)
@@ -188,8 +181,6 @@ def glassformer_contender(work: Work) -> Contender:
     setting = {"precision": precision_of(dtype), "batch_size": work.batch, "optimiser": "AdamW, fused"}
     return Contender("glassformer", setting, run, noun="pictures")
 
-
-# --- the comparison -------------------------------------------------------------------------------
 
 MAKERS = {
     "fp32": partial(plain_contender, "transformers, fp32", weights=torch.float32, autocast=False),

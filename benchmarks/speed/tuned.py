@@ -2,12 +2,10 @@
 
     .venv/bin/python -m benchmarks.speed.tuned [--rounds 7] [--texts 600] [--threads 2] [--busy 2]
 
-Four contenders, each in a process of its own, take turns: training steps (batches, forward, backward, clipping and
-update of the package's own loop) and prediction from texts to probabilities, in a process as Python starts it and in a
-tuned one. Texts are made up: words drawn from 5,000, a few to a few hundred of them. All rounds are run twice, on the
-machine as it is and beside ``--busy`` processes that compute without end. Figures go to
-``benchmarks/results/tuned.json``: texts and tokens a second, the tuned process over the other round by round, and the
-largest memory of each process.
+Training steps of the package's own loop and prediction from texts to probabilities, each in a process as
+Python starts it and in a tuned one, take turns. Texts are made up: words drawn from 5,000, a few to a few
+hundred of them. All rounds are run twice, on the machine as it is and beside ``--busy`` processes that
+compute without end.
 """
 
 import argparse

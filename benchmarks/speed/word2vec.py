@@ -68,9 +68,6 @@ def gensim_model(seed: int, workers: int, epochs: int, corpus: Path | list[list[
     )  # fmt: skip
 
 
-# --- speed ------------------------------------------------------------------------------------
-
-
 def make_ours(file: str, threads: int) -> Contender:
     started = time.perf_counter()
     corpus = read_corpus(file, min_count=SETTING["min_count"])
@@ -115,9 +112,6 @@ def speed(file: Path, rounds: int, threads: int, name: str) -> None:
     print(f"glassformer: {said(result['ratio'])} gensim")
 
 
-# --- from sentences to vectors ----------------------------------------------------------------
-
-
 def fit_once(kind: str, file: str, epochs: int, threads: int, seed: int) -> float:
     """Seconds that one of the two takes from lists of words to vectors, in this process."""
     sentences = [line.split() for line in Path(file).read_text(encoding="utf-8").splitlines()]
@@ -148,9 +142,6 @@ def fit(file: Path, rounds: int, threads: int, epochs: list[int], name: str) -> 
         result["epochs"][str(n)] = {"seconds": seconds, "ratio": spread(each)}
         write_result(path, result)
         print(f"{n} epochs: gensim takes {result['epochs'][str(n)]['ratio']} times as long")
-
-
-# --- quality ----------------------------------------------------------------------------------
 
 
 def figures(words: Any, vectors: np.ndarray) -> dict[str, float]:
