@@ -7,6 +7,7 @@ import errno
 import io
 import os
 import pickle
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
@@ -133,3 +134,19 @@ def bombs(tmp_path: Path) -> Iterator[list[bytes]]:
     marker = tmp_path / "executed"
     yield [pickle.dumps(_Bomb(marker), protocol) for protocol in range(pickle.HIGHEST_PROTOCOL + 1)]
     assert not marker.exists(), "a pickle was executed"
+
+
+def damages(data: bytes, rng: random.Random, flips: int | None = None) -> dict[str, bytes | None]:
+    """What may become of a file: None: it is gone; ``flips``: how many bits are flipped, None: one of every byte."""
+    cases: dict[str, bytes | None] = {"removed": None, "emptied": b"", "grown": data + b"\0"}
+    cases |= {f"cut {i}": data[: rng.randrange(len(data))] for i in range(4)}
+    for at in range(len(data)) if flips is None else rng.choices(range(len(data)), k=flips):
+        cases[f"flipped at {at}"] = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
+    return cases
+
+
+def damage(file: Path, data: bytes | None) -> None:
+    if data is None:
+        file.unlink()
+    else:
+        file.write_bytes(data)

@@ -67,10 +67,8 @@ class FakeHub:
             return 404, {"X-Error-Code": "RevisionNotFound"}, b""
         files = commits[commit]
         if api and api[2] == "tree":
-            tree = [
-                {"type": "file", "path": n, "size": self.sizes.get(n, len(b)), "oid": _sum(b)}
-                for n, b in files.items()
-            ]
+            sizes = {n: self.sizes.get(n, len(b)) for n, b in files.items()}
+            tree = [{"type": "file", "path": n, "size": sizes[n], "oid": _sum(b)} for n, b in files.items()]
             return 200, {"Content-Type": "application/json"}, json.dumps(tree).encode()
         if api:
             siblings = [{"rfilename": n, "size": self.sizes.get(n, len(b))} for n, b in files.items()]

@@ -1,4 +1,4 @@
-"""Folders are complete or not there, and notice every later change."""
+"""Folders are complete or not there, notice every later change, and keep what is not ours."""
 
 import hashlib
 import json
@@ -6,21 +6,34 @@ import os
 import random
 import resource
 import shutil
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
 
 from glassformer.checkpoints import files
 from glassformer.checkpoints.files import MANIFEST, read_json, verify_folder, write_folder
-from glassformer.errors import CheckpointError, GlassformerError
+from glassformer.errors import CheckpointError, GlassformerError, UserFileLostWarning
+
+from .conftest import damage, damages
 
 CONTENT = {"config.json": b"{}\n", "model.safetensors": bytes(range(256)) * 4, "deep/er/vocab.txt": b"a\nb\n"}
 
 
-def fill(folder: Path, content: dict[str, bytes] | None = None) -> None:
-    for name, data in (content or CONTENT).items():
+def fill(folder: Path, content: Mapping[str, bytes] = CONTENT) -> None:
+    for name, data in content.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(data)
+
+
+def holding(**content: bytes) -> Callable[[Path], None]:
+    """What writes these files, for ``write_folder``."""
+    return lambda folder: fill(folder, content)
+
+
+def moved_one_after_the_other(monkeypatch) -> None:
+    """As on systems that cannot exchange two names."""
+    monkeypatch.setattr(files, "swap_names", lambda one, two: False)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -34,7 +47,9 @@ def hidden(folder: Path) -> list[str]:
 
 
 def test_a_written_folder_holds_its_files_and_their_sums(tmp_path):
-    path = write_folder(tmp_path / "a" / "model", fill, extra={"step": 3})
+    (tmp_path / "plain").mkdir()
+    path = write_folder(str(tmp_path / "a" / "model"), fill, extra={"step": 3})
+    assert path == tmp_path / "a" / "model"
     manifest = verify_folder(path)
     assert content(path) == CONTENT
     assert manifest["extra"] == {"step": 3}
@@ -42,21 +57,16 @@ def test_a_written_folder_holds_its_files_and_their_sums(tmp_path):
         name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
         for name, data in CONTENT.items()
     }
-    assert hidden(tmp_path / "a") == []
-
-
-def test_the_folder_has_the_usual_permissions(tmp_path):
-    (tmp_path / "plain").mkdir()
-    path = write_folder(tmp_path / "model", fill)
+    assert os.listdir(tmp_path / "a") == ["model"]
     assert path.stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
 def test_an_existing_folder_is_kept_unless_overwrite_is_asked_for(tmp_path):
     path = write_folder(tmp_path / "model", fill)
     with pytest.raises(CheckpointError, match="exists already"):
-        write_folder(path, lambda folder: fill(folder, {"new": b"1"}))
+        write_folder(path, holding(new=b"1"))
     assert content(path) == CONTENT
-    write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    write_folder(path, holding(new=b"1"), overwrite=True)
     assert content(path) == {"new": b"1"}
     assert hidden(tmp_path) == []
 
@@ -110,33 +120,19 @@ def test_linked_files_are_refused(tmp_path):
         verify_folder(path)
 
 
-def damages(data: bytes, rng: random.Random) -> dict[str, bytes | None]:
-    cases: dict[str, bytes | None] = {"removed": None, "emptied": b"", "grown": data + b"\0"}
-    for i in range(4):
-        cases[f"cut {i}"] = data[: rng.randrange(len(data))]
-    for i in range(8):
-        at = rng.randrange(len(data))
-        cases[f"flipped {i}"] = data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :]
-    return cases
-
-
 def test_every_damaged_file_is_named(tmp_path):
-    path = write_folder(tmp_path / "model", fill)
-    rng, cases = random.Random(0), 0
+    """Of the manifest every byte counts."""
+    path = write_folder(tmp_path / "model", fill, extra={"note": "ø", "score": 0.5})
+    rng = random.Random(0)
     for name in [*CONTENT, MANIFEST]:
         original = (path / name).read_bytes()
-        for kind, data in damages(original, rng).items():
-            if data is None:
-                (path / name).unlink()
-            else:
-                (path / name).write_bytes(data)
+        for kind, data in damages(original, rng, None if name == MANIFEST else 8).items():
+            damage(path / name, data)
             with pytest.raises(CheckpointError) as caught:
                 verify_folder(path)
             assert str(path / name) in str(caught.value), kind
             (path / name).write_bytes(original)
-            cases += 1
     assert verify_folder(path)
-    assert cases == 60
 
 
 def test_swapped_files_are_noticed(tmp_path):
@@ -154,44 +150,19 @@ def test_swapped_files_are_noticed(tmp_path):
         verify_folder(path)
 
 
-def test_every_byte_of_the_manifest_counts(tmp_path):
-    path = write_folder(tmp_path / "model", fill, extra={"note": "ø", "score": 0.5})
-    raw = (path / MANIFEST).read_bytes()
-    rng = random.Random(1)
-    for at in range(len(raw)):
-        changed = raw[:at] + bytes([raw[at] ^ 1 << rng.randrange(8)]) + raw[at + 1 :]
-        (path / MANIFEST).write_bytes(changed)
-        with pytest.raises(CheckpointError, match=r"manifest\.json"):
-            verify_folder(path)
-
-
 def forge(path: Path, manifest: dict) -> None:
     """A manifest that agrees with itself, as an attacker would write it."""
     manifest.pop("check", None)
     (path / MANIFEST).write_bytes(files._render(manifest))
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "../secret",
-        "a/../../secret",
-        "..",
-        ".",
-        "",
-        "/etc/hostname",
-        "deep//er",
-        "./config.json",
-        "deep/",
-        "..\\secret",
-        "C:secret",
-        "a\x00b",
-        "config.json/",
-    ],
-)
+OUTSIDE = r"../s a/../../s .. . /etc/hostname deep//er ./config.json deep/ ..\s C:s config.json/".split()
+
+
+@pytest.mark.parametrize("name", ["", "a\0b", *OUTSIDE])
 def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
     path = write_folder(tmp_path / "model", fill)
-    (tmp_path / "secret").write_bytes(b"x")
+    (tmp_path / "s").write_bytes(b"x")
     manifest = json.loads((path / MANIFEST).read_bytes())
     manifest["files"][name] = {"size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
     forge(path, manifest)
@@ -202,12 +173,15 @@ def test_names_that_lead_out_of_the_folder_are_refused(tmp_path, name):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"format": 2}, "has format 2"),
         ({"files": []}, "lacks 'files'"),
         ({"extra": None}, "lacks 'files' or 'extra'"),
         ({"files": {"config.json": 3}}, "lacks size and checksum of 'config.json'"),
         ({"files": {"config.json": {"size": "3", "sha256": ""}}}, "lacks size and checksum"),
         ({"files": {"deep": {"size": 3, "sha256": ""}}}, "deep: is not a plain file"),
+        *(
+            ({"format": version}, f"manifest.json: has format {version!r}")
+            for version in (2, 0, "1", None, True, 1.0)
+        ),
     ],
 )
 def test_a_manifest_of_another_shape_is_refused(tmp_path, change, message):
@@ -229,7 +203,16 @@ def test_json_is_read_within_bounds(tmp_path):
         read_json(tmp_path)
 
 
-def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, recording_disk):
+def test_everything_is_synced_whole_before_the_rename_and_the_parent_after(
+    tmp_path, recording_disk, monkeypatch
+):
+    real, sizes = os.fsync, {}
+
+    def fsync(handle):
+        sizes[os.fstat(handle).st_ino] = os.fstat(handle).st_size
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
     path = write_folder(tmp_path / "model", fill)
     events = recording_disk.events
     at = next(i for i, (name, _) in enumerate(events) if name == "rename")
@@ -239,13 +222,14 @@ def test_everything_is_synced_before_the_rename_and_the_parent_after(tmp_path, r
     manifest_synced = events.index(("fsync", (path / MANIFEST).stat().st_ino))
     file_syncs = [events.index(("fsync", (path / name).stat().st_ino)) for name in CONTENT]
     assert max(file_syncs) < manifest_synced
+    assert all(sizes[p.stat().st_ino] == p.stat().st_size for p in path.rglob("*") if p.is_file())
 
 
 @pytest.fixture(params=["exchanged", "one after the other"])
 def moves(request, monkeypatch) -> str:
-    """How a folder is replaced: in one step, or as on systems that cannot exchange two names."""
+    """How a folder is replaced: in one step, or in two."""
     if request.param != "exchanged":
-        monkeypatch.setattr(files, "swap_names", lambda one, two: False)
+        moved_one_after_the_other(monkeypatch)
     return request.param
 
 
@@ -306,47 +290,47 @@ def test_a_reader_between_the_two_renames_does_no_harm(tmp_path, monkeypatch):
         real(source, target)
 
     monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(files, "swap_names", lambda one, two: False)
-    write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    moved_one_after_the_other(monkeypatch)
+    write_folder(path, holding(new=b"1"), overwrite=True)
     assert len(seen) == 1
     assert content(path) == {"new": b"1"}
     assert os.listdir(tmp_path) == ["model"]
 
 
-def test_an_old_folder_that_a_kill_left_aside_counts_as_existing(tmp_path):
-    write_folder(tmp_path / "model", fill).rename(tmp_path / ".model.77-0123abcd.old")
-    with pytest.raises(CheckpointError, match="exists already"):
-        write_folder(tmp_path / "model", fill)
-    assert content(tmp_path / "model") == CONTENT
-
-
-def test_what_a_finished_save_left_aside_is_cleared(tmp_path):
-    write_folder(tmp_path / "model", fill)
-    shutil.copytree(tmp_path / "model", tmp_path / ".model.77-0123abcd.old")
-    write_folder(tmp_path / "model", fill, overwrite=True)
-    assert os.listdir(tmp_path) == ["model"]
-
-
-@pytest.mark.parametrize("exchanges", [True, False])
-@pytest.mark.parametrize("name", [".model.old", ".model.tmp", ".model.bak", ".other.old"])
-@pytest.mark.parametrize("own", ["notes", "copy", "file", "link"])
-def test_a_folder_of_the_user_beside_ours_stays(tmp_path, monkeypatch, name, own, exchanges):
-    if not exchanges:
-        monkeypatch.setattr(files, "swap_names", lambda one, two: False)
+def test_what_a_save_left_aside_is_cleared_or_counts_as_existing(tmp_path):
     path = write_folder(tmp_path / "model", fill)
-    mine = tmp_path / name
+    shutil.copytree(path, tmp_path / ".model.77-0123abcd.old")
+    write_folder(path, fill, overwrite=True)
+    assert os.listdir(tmp_path) == ["model"]
+    path.rename(tmp_path / ".model.77-0123abcd.old")  # as a kill leaves it
+    with pytest.raises(CheckpointError, match="exists already"):
+        write_folder(path, fill)
+    assert content(path) == CONTENT
+    path.rename(tmp_path / ".model.old")  # as an earlier version did
+    assert verify_folder(path)["files"].keys() == CONTENT.keys()
+
+
+def put(own: str, mine: Path, model: Path) -> None:
+    """Something of the user under a name like those that we use."""
     if own == "notes":
         mine.mkdir()
-        (mine / "notes.txt").write_text("mine")
+        (mine / MANIFEST).write_text('{"mine": 1}')
     elif own == "copy":
-        shutil.copytree(path, mine)
+        shutil.copytree(model, mine)
     elif own == "file":
         mine.write_text("mine")
     else:
-        mine.symlink_to(path)
+        mine.symlink_to(model)
+
+
+@pytest.mark.parametrize("name", [".model.old", ".model.tmp", ".model.bak", ".other.old"])
+@pytest.mark.parametrize("own", ["notes", "copy", "file", "link"])
+def test_a_folder_of_the_user_beside_ours_stays(tmp_path, moves, name, own):
+    path, mine = write_folder(tmp_path / "model", fill), tmp_path / name
+    put(own, mine, path)
     before = mine.lstat().st_ino, sorted(os.listdir(mine)) if mine.is_dir() else mine.read_text()
     verify_folder(path)
-    write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
+    write_folder(path, holding(new=b"1"), overwrite=True)
     files.remove_leftovers(tmp_path)
     if own == "link":  # it leads to the folder that is new now
         assert os.readlink(mine) == str(path)
@@ -357,104 +341,87 @@ def test_a_folder_of_the_user_beside_ours_stays(tmp_path, monkeypatch, name, own
 @pytest.mark.parametrize("own", ["notes", "file", "link"])
 def test_a_load_renames_nothing_that_is_not_ours(tmp_path, own):
     mine = tmp_path / ".model.old"
-    if own == "notes":
-        mine.mkdir()
-        (mine / "manifest.json").write_text('{"mine": 1}')
-    elif own == "file":
-        mine.write_text("mine")
-    else:
-        mine.symlink_to(write_folder(tmp_path / "elsewhere", fill))
-    with pytest.raises(CheckpointError, match="no such folder"):
+    put(own, mine, write_folder(tmp_path / "elsewhere", fill))
+    with pytest.raises(CheckpointError, match="model: no such folder"):
         verify_folder(tmp_path / "model")
     write_folder(tmp_path / "model", fill)
     assert os.path.lexists(mine)
 
 
-def test_what_an_earlier_version_left_aside_is_found_by_a_load(tmp_path):
-    write_folder(tmp_path / "model", fill).rename(tmp_path / ".model.old")
-    assert verify_folder(tmp_path / "model")["files"].keys() == CONTENT.keys()
-
-
-def test_a_file_of_the_user_with_a_name_like_ours_goes_along(tmp_path):
-    path = write_folder(tmp_path / "model", fill)
-    (path / ".notes.old").write_text("mine")
-    write_folder(path, fill, overwrite=True)
-    assert (path / ".notes.old").read_text() == "mine"
-
-
 def test_leftovers_of_others_are_not_touched(tmp_path):
-    for name in (".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"):
+    others = [".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"]
+    for name in (*others, ".model.77-0123abcd.tmp"):
         (tmp_path / name).mkdir()
-    (tmp_path / ".model.77-0123abcd.tmp").mkdir()
     write_folder(tmp_path / "model", fill)
-    assert sorted(os.listdir(tmp_path)) == sorted(
-        ["model", ".model.mine.tmp", ".model.backup.old", ".model2.1-00000000.tmp", ".notes.tmp"]
-    )
+    assert sorted(os.listdir(tmp_path)) == sorted(["model", *others])
 
 
-def test_a_rename_that_fails_once_is_told_and_the_old_folder_stands(tmp_path, monkeypatch):
-    path = write_folder(tmp_path / "model", fill)
-    real, failed = os.rename, []
-
-    def rename(source, target):
-        if str(source).endswith(".tmp") and not failed:
-            failed.append(target)
-            raise OSError(5, "Input/output error")
-        real(source, target)
-
-    monkeypatch.setattr(os, "rename", rename)
-    monkeypatch.setattr(files, "swap_names", lambda one, two: False)  # a disk that cannot
-    with pytest.raises(GlassformerError, match="model: could not be written: Input/output error"):
-        write_folder(path, lambda folder: fill(folder, {"new": b"1"}), overwrite=True)
-    assert failed == [path]
-    assert content(path) == CONTENT
-    assert os.listdir(tmp_path) == ["model"]
+@pytest.mark.parametrize("path", ["runs/imdb", "runs/imdb/model", "runs", "imdb", "my/runs/imdb"])
+def test_a_missing_run_says_which_recipe_makes_it(path):
+    more = "; if imdb is a recipe, run 'glassformer train imdb' first, in this folder"
+    wanted = more if path.startswith("runs/") else ""
+    assert files.missing_run_hint(Path(path)) == f"Check the path{wanted}"
 
 
-def test_missing_parents_are_made(tmp_path):
-    assert write_folder(tmp_path / "a" / "b" / "model", fill) == tmp_path / "a" / "b" / "model"
-    write_folder(str(tmp_path / "a" / "b" / "other"), fill)
-    assert sorted(os.listdir(tmp_path / "a" / "b")) == ["model", "other"]
-    assert os.listdir(tmp_path / "a") == ["b"]
+# --- what its owner has put into a saved folder ---------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("path", "recipe"),
-    [
-        ("runs/imdb", "imdb"),
-        ("runs/imdb/model", "imdb"),
-        ("runs", None),
-        ("imdb", None),
-        ("my/runs/imdb", None),
-    ],
-)
-def test_a_missing_run_says_which_recipe_makes_it(path, recipe):
-    said = files.missing_run_hint(Path(path))
-    if recipe is None:
-        assert said == "Check the path"
-    else:
-        assert said.startswith(
-            f"Check the path; if {recipe} is a recipe, run 'glassformer train {recipe}' first"
-        )
+@pytest.fixture(params=["linked", "copied"])
+def second_names(request, monkeypatch):
+    if request.param == "copied":
+        monkeypatch.setattr(os, "link", refuse)
 
 
-def test_files_are_whole_before_they_are_synced(tmp_path, monkeypatch):
-    real, synced = os.fsync, {}
-
-    def fsync(handle):
-        synced[os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2]] = os.fstat(handle).st_size
-        real(handle)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    path = write_folder(tmp_path / "model", fill)
-    assert all(synced[p.name] == p.stat().st_size for p in path.rglob("*") if p.is_file())
+def refuse(*_, **__):
+    raise PermissionError(13, "Permission denied")
 
 
-def test_what_is_not_there_or_has_no_format_is_told_apart(tmp_path):
-    with pytest.raises(CheckpointError, match="model: no such folder"):
-        verify_folder(tmp_path / "model")
-    path = write_folder(tmp_path / "model", fill)
-    for version in (0, "1", None, True, 1.0):
-        (path / MANIFEST).write_bytes(files._render({"format": version, "files": {}, "extra": {}}))
-        with pytest.raises(CheckpointError, match=f"manifest.json: has format {version!r}"):
-            verify_folder(path)
+def test_notes_exports_and_links_stay(tmp_path, second_names):
+    path = write_folder(tmp_path / "model", holding(weights=b"old", tokens=b"old"))
+    (path / "notes.txt").write_text("mine")
+    (path / "onnx").mkdir()
+    (path / "onnx" / MANIFEST).write_text("{}")
+    (path / "drafts" / "empty").mkdir(parents=True)
+    (path / "data").symlink_to("/nowhere")
+    (path / ".notes.old").write_text("mine")
+    (path / "extra").write_text("mine")  # whose name is one of ours in the next save
+    write_folder(path, holding(weights=b"new", extra=b"new"), overwrite=True)
+    found = sorted(p.relative_to(path).as_posix() for p in path.rglob("*"))
+    own = [".notes.old", "data", "drafts", "drafts/empty", "notes.txt", "onnx", f"onnx/{MANIFEST}"]
+    assert found == sorted([*own, "extra", "weights", MANIFEST])
+    assert (path / "notes.txt").read_text() == "mine"
+    assert os.readlink(path / "data") == "/nowhere"
+    assert [(path / name).read_text() for name in ("weights", "extra")] == ["new", "new"]
+    assert verify_folder(path)["files"].keys() == {"extra", "weights"}
+
+
+def test_what_cannot_be_kept_stops_no_save_and_is_told(tmp_path, monkeypatch):
+    path = write_folder(tmp_path / "model", holding(weights=b"old"))
+    fill(path, dict.fromkeys(("mine", "n2/inside", ".weights.4711-0123abcd.tmp"), b"mine"))
+    for name in ("link", "symlink"):
+        monkeypatch.setattr(os, name, refuse)
+    monkeypatch.setattr(shutil, "copy2", refuse)
+    write_folder(path, holding(weights=b"new", n3=b"new"), overwrite=True)  # may not be read, but moved
+    assert (path / "mine").read_text() == "mine"
+    assert not (path / ".weights.4711-0123abcd.tmp").exists()
+    with pytest.warns(UserFileLostWarning, match=r"model/n2/inside was lost"):
+        write_folder(path, holding(weights=b"newer", n2=b"a file now"), overwrite=True)
+    assert (path / "weights").read_text() == "newer"
+    verify_folder(path)
+
+
+@pytest.mark.parametrize("manifest", ['{"name": "My PWA"}', '{"files": ["a.js"], "format": 1, "extra": {}}'])
+def test_a_manifest_of_something_else_is_no_leave_to_replace(tmp_path, manifest):
+    fill(tmp_path / "app", {MANIFEST: manifest.encode(), "src/app.js": b"code"})
+    with pytest.raises(CheckpointError, match="that glassformer did not write"):
+        write_folder(tmp_path / "app", fill, overwrite=True)
+    assert (tmp_path / "app" / "src" / "app.js").read_text() == "code"
+
+
+def test_a_damaged_folder_of_ours_is_replaced_and_loses_nothing(tmp_path):
+    path = write_folder(tmp_path / "model", holding(weights=b"old"))
+    (path / MANIFEST).write_text((path / MANIFEST).read_text()[:-20])
+    (path / "notes.txt").write_text("mine")
+    write_folder(path, holding(weights=b"new"), overwrite=True)
+    assert [(path / name).read_text() for name in ("weights", "notes.txt")] == ["new", "mine"]
+    assert verify_folder(path)

@@ -1,4 +1,4 @@
-"""Names become folders: the catalogue, paths, and a Hub that runs on this machine."""
+"""Names become folders: the catalogue, paths, a Hub that runs on this machine, and one that lies."""
 
 import hashlib
 import re
@@ -28,8 +28,18 @@ from glassformer.models.text import TextEncoder
 from .fake_hub import NEW, OLD, checkpoint
 
 
-def test_a_hub_id_is_fetched_without_what_could_run(tmp_path, fake_hub):
+@pytest.fixture
+def tiny(tmp_path, fake_hub) -> dict[str, bytes]:
+    """The files of ``org/tiny`` on the Hub; its weight is 2."""
     fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
+    return fake_hub.repos["org/tiny"][NEW]
+
+
+def weight(*names) -> float:
+    return read_tensors(resolve_checkpoint(*names).path)["weight"].item()
+
+
+def test_a_hub_id_is_fetched_without_what_could_run(fake_hub, tiny):
     found = resolve_checkpoint("org/tiny")
     assert found.source == f"Hugging Face Hub org/tiny at commit {NEW}"
     assert found.from_hub
@@ -47,8 +57,8 @@ def test_zipped_weights_are_fetched_where_there_are_no_others(tmp_path, fake_hub
     assert read_tensors(found.path)["weight"].item() == 3.0
 
 
-def test_sentence_pieces_are_fetched_where_there_is_no_tokenizer_json(tmp_path, fake_hub):
-    files = checkpoint(tmp_path / "src", 2.0) | {"spm.model": b"\n", "tf_model.model": b"!"}
+def test_sentence_pieces_are_fetched_where_there_is_no_tokenizer_json(fake_hub, tiny):
+    files = tiny | {"spm.model": b"\n", "tf_model.model": b"!"}
     fake_hub.repos["org/pieces"] = {NEW: files}
     fake_hub.repos["org/both"] = {OLD: files | {"tokenizer.json": b"{}"}}
     assert (resolve_checkpoint("org/pieces").path / "spm.model").read_bytes() == b"\n"
@@ -56,16 +66,13 @@ def test_sentence_pieces_are_fetched_where_there_is_no_tokenizer_json(tmp_path, 
     assert not any("tf_model" in path for path in fake_hub.requests)
 
 
-def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, monkeypatch):
-    commits = {OLD: checkpoint(tmp_path / "old", 1.0), NEW: checkpoint(tmp_path / "new", 2.0)}
-    fake_hub.repos["org/tiny"] = commits
-    assert read_tensors(resolve_checkpoint("org/tiny").path)["weight"].item() == 2.0
-    assert read_tensors(resolve_checkpoint("org/tiny", OLD).path)["weight"].item() == 1.0
+def test_a_revision_is_honoured_and_a_known_one_is_pinned(tmp_path, fake_hub, tiny, monkeypatch):
+    fake_hub.repos["org/tiny"][OLD] = checkpoint(tmp_path / "old", 1.0)
+    assert (weight("org/tiny"), weight("org/tiny", OLD)) == (2.0, 1.0)
     monkeypatch.setitem(CATALOG, "tiny", hub.CatalogEntry("org/tiny", OLD))
-    for name in ("tiny", "Tiny", "org/tiny", "ORG/Tiny".lower()):
-        found = resolve_checkpoint(name)
-        assert found.source.endswith(OLD)
-        assert read_tensors(found.path)["weight"].item() == 1.0
+    for name in ("tiny", "Tiny", "org/tiny"):
+        assert resolve_checkpoint(name).source.endswith(OLD)
+        assert weight(name) == 1.0
     assert resolve_checkpoint("tiny", "main").source.endswith(NEW)
 
 
@@ -80,9 +87,8 @@ def test_a_short_name_means_the_pinned_commit_of_its_checkpoint(tmp_path, fake_h
     for name in ("mpnet", "all-mpnet-base-v2", known.repo):
         clf = gf.TextClassifier(name, max_length=13, epochs=1, precision="fp32").fit(texts, [1, 0] * 3)
         said.append(clf.predict_proba(texts).tolist())
-        assert clf.model_.weights_source.startswith(
-            f"Hugging Face Hub {known.repo} at commit {known.revision}"
-        )
+        source = f"Hugging Face Hub {known.repo} at commit {known.revision}"
+        assert clf.model_.weights_source.startswith(source)
     assert said[0] == said[1] == said[2]
 
 
@@ -113,50 +119,32 @@ def test_shards_and_folders_of_ours_come_whole(tmp_path, fake_hub):
     assert read_tensors(found.path).keys() == tensors.keys()
 
 
-def test_the_steps_of_sentence_transformers_are_fetched(tmp_path, fake_hub):
-    files = checkpoint(tmp_path / "src", 2.0)
-    steps = {"1_Pooling/config.json": b"{}", "2_Dense/model.safetensors": files["model.safetensors"]}
-    others = {
-        "modules.json": b"[]",
-        "sentence_bert_config.json": b"{}",
-        "config_sentence_transformers.json": b"{}",
-    }
+def test_the_steps_of_sentence_transformers_are_fetched(fake_hub, tiny):
+    steps = {"1_Pooling/config.json": b"{}", "2_Dense/model.safetensors": tiny["model.safetensors"]}
+    names = "modules.json", "sentence_bert_config.json", "config_sentence_transformers.json"
+    others = dict.fromkeys(names, b"{}")
     unsafe = dict.fromkeys(["2_Dense/pytorch_model.bin", "1_Pooling/code.py", "11_Pooling/config.json"], b"!")
-    fake_hub.repos["org/tiny"] = {NEW: files | steps | others | unsafe}
+    fake_hub.repos["org/tiny"] = {NEW: tiny | steps | others | unsafe}
     found = resolve_checkpoint("org/tiny").path
     names = {file.relative_to(found).as_posix() for file in found.rglob("*") if file.is_file()}
     assert names == {"config.json", "model.safetensors", "vocab.txt", *steps, *others}
-    fake_hub.repos["org/swapped"] = {NEW: files | steps}
+    fake_hub.repos["org/swapped"] = {NEW: tiny | steps}
     fake_hub.sent["1_Pooling/config.json"] = b'{"a": 1}'
     with pytest.raises(CheckpointError, match="is not the file that the Hub announced"):
         resolve_checkpoint("org/swapped")
 
 
-def test_what_was_fetched_once_needs_no_connection(tmp_path, fake_hub, monkeypatch):
-    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
+def test_what_was_fetched_once_needs_no_connection(fake_hub, tiny, monkeypatch):
     first = resolve_checkpoint("org/tiny", NEW)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     asked = len(fake_hub.requests)
     assert resolve_checkpoint("org/tiny", NEW) == first
-    assert len(fake_hub.requests) == asked
     with pytest.raises(CheckpointError, match="not in the local cache, and offline mode is on"):
         resolve_checkpoint("org/other")
     assert len(fake_hub.requests) == asked
 
 
-def test_an_unreachable_hub_is_one_clear_line(fake_hub):
-    fake_hub.server.shutdown()
-    fake_hub.server.server_close()
-    with pytest.raises(
-        CheckpointError, match=r"org/tiny at its default revision: .*cannot be reached"
-    ) as caught:
-        resolve_checkpoint("org/tiny")
-    assert "\n" not in str(caught.value)
-    assert "local folder" in str(caught.value)
-
-
-def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(tmp_path, fake_hub, monkeypatch):
-    fake_hub.repos["org/tiny"] = {NEW: checkpoint(tmp_path / "src", 2.0)}
+def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(fake_hub, tiny, monkeypatch):
     first = resolve_checkpoint("org/tiny", NEW)
     fake_hub.server.shutdown()
     fake_hub.server.server_close()
@@ -171,6 +159,12 @@ def test_offline_the_cache_answers_at_once_and_both_ways_out_are_named(tmp_path,
     monkeypatch.setattr(huggingface_hub, "snapshot_download", watched)
     monkeypatch.setattr(hub, "_check_listing", lambda *args: tried.append(args))
     assert resolve_checkpoint("org/tiny", NEW) == first
+    with pytest.raises(
+        CheckpointError, match=r"org/none at its default revision: .*cannot be reached"
+    ) as caught:
+        resolve_checkpoint("org/none")
+    assert "\n" not in str(caught.value)
+    assert "local folder" in str(caught.value)
     monkeypatch.setattr(hub, "_from_package", lambda known: None)
     with pytest.raises(CheckpointError, match="cannot be reached") as caught:
         resolve_checkpoint("all-minilm-l6-v2")
@@ -199,12 +193,10 @@ def test_a_server_that_does_not_answer_is_given_up(monkeypatch):
     held.set()
 
 
-def test_what_the_hub_does_not_have_is_said(tmp_path, fake_hub):
-    files = checkpoint(tmp_path / "src", 2.0)
-    fake_hub.repos["org/tiny"] = {NEW: files}
+def test_what_the_hub_does_not_have_is_said(fake_hub, tiny):
     fake_hub.repos["org/pickled"] = {NEW: {"config.json": b"{}", "model.ckpt": b"!"}}
     fake_hub.repos["org/empty"] = {NEW: {"README.md": b"", "vocab.txt": b""}}
-    fake_hub.repos["org/gated"] = {NEW: files}
+    fake_hub.repos["org/gated"] = {NEW: tiny}
     fake_hub.gated.add("org/gated")
     for name, revision, message in [
         ("org/none", None, "is not on the Hub, or is private"),
@@ -245,10 +237,7 @@ def test_paths_that_are_no_checkpoint_are_refused(tmp_path, monkeypatch):
         ("bert-bas-uncased", "neither a known checkpoint.*bert-base-uncased"),
         ("../up/and/away", "neither a known checkpoint"),
         ("", "neither a known checkpoint"),
-        (
-            "runs/imdb-mlm/model",
-            "no such folder. .*if imdb-mlm is a recipe, run 'glassformer train imdb-mlm' first",
-        ),
+        ("runs/imdb-mlm/model", "no such folder. .*if imdb-mlm is a recipe, run 'glassformer train imdb-ml"),
         ("runs", "no such folder. Check the path$"),
         (tmp_path / "run", r"has no config\.json. Name the folder of one model, or of a run"),
     ]:
@@ -285,16 +274,12 @@ def test_a_known_checkpoint_comes_from_its_package_without_importing_it(tmp_path
     assert "package some_weights (org/some" in found.source
 
 
-def test_a_package_with_other_weights_is_refused(tmp_path, monkeypatch):
+def test_a_package_with_other_weights_is_refused_and_none_means_the_hub(tmp_path, monkeypatch, fake_hub):
+    fake_hub.repos["org/some"] = {OLD: checkpoint(tmp_path / "o", 1.0), NEW: checkpoint(tmp_path / "n", 2.0)}
     fake_package(tmp_path, monkeypatch, b"wrong")
     with pytest.raises(CheckpointError, match="does not have the expected weights"):
         resolve_checkpoint("some")
-
-
-def test_a_named_revision_or_a_missing_package_means_the_hub(tmp_path, monkeypatch, fake_hub):
-    fake_hub.repos["org/some"] = {OLD: checkpoint(tmp_path / "o", 1.0), NEW: checkpoint(tmp_path / "n", 2.0)}
-    fake_package(tmp_path, monkeypatch, b"right")
-    assert resolve_checkpoint("some", OLD).source.endswith(OLD)
+    assert resolve_checkpoint("some", OLD).source.endswith(OLD)  # a named revision
     monkeypatch.setitem(CATALOG, "some", hub.CatalogEntry("org/some", NEW, "no_such_package", "0"))
     assert resolve_checkpoint("some").source.endswith(NEW)
 
@@ -304,3 +289,49 @@ def test_the_packaged_minilm_weights_are_the_published_ones():
     found = resolve_checkpoint("all-minilm-l6-v2")
     assert "SHA-256 checked" in found.source
     assert sum(t.numel() for t in read_tensors(found.path).values()) > 22_000_000
+
+
+# --- a Hub that sends other files than it announces, path traversal in names, or too much --------------
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "vocab.txt"])
+@pytest.mark.parametrize("kind", ["changed", "page", "longer"])
+def test_a_file_that_is_not_the_announced_one_is_refused_and_leaves_the_cache(fake_hub, tiny, name, kind):
+    good = tiny[name]
+    changed = good[:-1] + bytes([good[-1] ^ 1])
+    fake_hub.sent[name] = {"changed": changed, "page": b"<html>404</html>", "longer": good + b"x"}[kind]
+    said = "not the file that the Hub announced: its checksum differs" if kind == "changed" else "org/tiny"
+    with pytest.raises(CheckpointError, match=said) as caught:
+        resolve_checkpoint("org/tiny")
+    assert "\n" not in str(caught.value)
+    fake_hub.sent.clear()
+    assert weight("org/tiny") == 2.0
+
+
+@pytest.mark.parametrize(
+    "name", ["model-../../../../escaped.safetensors", "model-/etc/x.safetensors", "model-..\\x.safetensors"]
+)
+def test_names_that_lead_out_are_refused_before_anything_is_fetched(tmp_path, fake_hub, tiny, name):
+    tiny[name] = b"!"
+    with pytest.raises(CheckpointError, match=r"names a file 'model-.*, which does not belong to a model"):
+        resolve_checkpoint("org/tiny")
+    assert not any("/resolve/" in path for path in fake_hub.requests)
+    assert not list(tmp_path.rglob("*escaped*"))
+
+
+@pytest.mark.parametrize(("name", "size"), [("model.safetensors", 2**40), ("config.json", 2**30)])
+def test_too_much_is_refused_before_anything_is_fetched(fake_hub, tiny, name, size):
+    fake_hub.sizes[name] = size
+    with pytest.raises(CheckpointError, match=f"the file {name} has .* bytes; at most .* are downloaded"):
+        resolve_checkpoint("org/tiny")
+    assert not any("/resolve/" in path for path in fake_hub.requests)
+
+
+def test_a_pinned_commit_is_the_one_that_comes(tmp_path, fake_hub, tiny):
+    fake_hub.commit = OLD
+    with pytest.raises(CheckpointError, match="is pinned to a commit, but the Hub sent '1111"):
+        resolve_checkpoint("org/tiny", NEW)
+    fake_hub.commit = "../../../../escaped"
+    with pytest.raises(CheckpointError, match=r"sent '[./]*escaped' as the commit"):
+        resolve_checkpoint("org/tiny", NEW)
+    assert not list(tmp_path.rglob("*escaped*"))

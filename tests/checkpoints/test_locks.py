@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,20 @@ with write_lock(sys.argv[1]):
 """
 
 
+def holding(value: object, names: str = "a"):
+    """What writes files with this content, for ``write_folder``."""
+
+    def write(folder: Path) -> None:
+        for name in names:
+            (folder / name).write_text(str(value))
+
+    return write
+
+
+def acquire(folder: Path) -> None:
+    write_lock(folder).__enter__()
+
+
 @pytest.fixture
 def holder(tmp_path):
     """Another process that holds the lock of ``tmp_path / "run"``."""
@@ -39,14 +54,10 @@ def holder(tmp_path):
 
 
 def test_another_process_is_refused_and_told_who_writes(tmp_path, holder):
-    for refused in (
-        lambda: check_unlocked(tmp_path / "run"),
-        lambda: write_lock(tmp_path / "run").__enter__(),
-    ):
-        with pytest.raises(
-            ConfigError, match=rf"run: is being written by process {holder.pid} since 20.* \(-c"
-        ) as e:
-            refused()
+    for refused in (check_unlocked, acquire):
+        said = rf"run: is being written by process {holder.pid} since 20.* \(-c"
+        with pytest.raises(ConfigError, match=said) as e:
+            refused(tmp_path / "run")
         assert e.value.exit_code == 2
     holder.communicate(b"")
     assert not (tmp_path / "run").exists()  # nothing was written: nothing stays
@@ -82,24 +93,18 @@ def test_a_copy_of_hard_links_keeps_the_lock_that_a_kill_left(tmp_path):
 
 
 def test_two_threads_of_one_process_are_two_writers(tmp_path):
-    inside = threading.Barrier(2)
-    done, told = threading.Event(), []
+    told = []
 
-    def hold():
-        with write_lock(tmp_path):
-            inside.wait()
-            done.wait()
+    def refused():
+        with pytest.raises(ConfigError) as error:
+            acquire(tmp_path)
+        told.append(error.value.code)
 
-    thread = threading.Thread(target=hold)
-    thread.start()
-    inside.wait()
-    try:
-        write_lock(tmp_path).__enter__()
-    except ConfigError as error:
-        told.append(str(error))
-    done.set()
-    thread.join()
-    assert len(told) == 1
+    with write_lock(tmp_path):
+        thread = threading.Thread(target=refused)
+        thread.start()
+        thread.join()
+    assert told == ["run-in-use"]
     assert os.listdir(tmp_path) == []
 
 
@@ -112,7 +117,7 @@ def test_folders_are_made_and_only_what_is_empty_goes(tmp_path):
     assert os.listdir(tmp_path / "a" / "b") == ["x"]
     (tmp_path / "file").touch()
     with pytest.raises(GlassformerError, match=r"\.lock: could not be written"):
-        write_lock(tmp_path / "file").__enter__()
+        acquire(tmp_path / "file")
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP])
@@ -140,7 +145,7 @@ def test_without_locks_of_the_file_system_the_note_decides(tmp_path, monkeypatch
                 pass
         else:
             with pytest.raises(ConfigError, match=r"if it has ended, remove .*\.lock"):
-                write_lock(tmp_path).__enter__()
+                acquire(tmp_path)
             (tmp_path / LOCK).unlink()
 
 
@@ -159,16 +164,16 @@ def test_a_sweep_spares_the_folder_of_a_living_writer(tmp_path):
     seen = []
 
     def writer(folder: Path) -> None:
-        (folder / "a").write_bytes(b"1")
+        (folder / "b").write_bytes(b"1")
         remove_leftovers(tmp_path)
-        write_folder(tmp_path / "model", lambda other: (other / "b").write_bytes(b"2") and None)
+        write_folder(tmp_path / "model", holding(2))
         seen.append(folder.is_dir())
 
     with pytest.raises(CheckpointError, match="exists already"):  # the one inside came first
         write_folder(tmp_path / "model", writer)
     assert seen == [True]
     assert os.listdir(tmp_path) == ["model"]
-    assert verify_folder(tmp_path / "model")["files"].keys() == {"b"}
+    assert verify_folder(tmp_path / "model")["files"].keys() == {"a"}
 
 
 @pytest.mark.parametrize("exchanged", [True, False])
@@ -176,23 +181,11 @@ def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
     """Two savers and two readers: every reader sees the files of one save."""
     if not exchanged:
         monkeypatch.setattr(files, "swap_names", lambda one, two: False)
-    path, wrong, done = tmp_path / "model", [], threading.Event()
-
-    def content(value: int):
-        def write(folder: Path) -> None:
-            for name in "abc":
-                (folder / name).write_text(str(value))
-
-        return write
-
-    write_folder(path, content(0))
+    path, done = write_folder(tmp_path / "model", holding(0, "abc")), threading.Event()
 
     def save(first: int) -> None:
-        try:
-            for value in range(first, first + 23):
-                write_folder(path, content(value), overwrite=True)
-        except Exception as error:
-            wrong.append(error)
+        for value in range(first, first + 23):
+            write_folder(path, holding(value, "abc"), overwrite=True)
 
     def look() -> set[str]:
         verify_folder(path)
@@ -200,31 +193,21 @@ def test_many_save_and_read_one_path_at_once(tmp_path, monkeypatch, exchanged):
 
     def read() -> None:
         while not done.is_set():
-            try:
-                found = files.read_consistently(path, look)
-            except Exception as error:
-                wrong.append(error)
-                return
-            if len(found) != 1:
-                wrong.append(found)
+            assert len(files.read_consistently(path, look)) == 1
 
-    savers = [threading.Thread(target=save, args=(n,)) for n in (100, 200)]
-    readers = [threading.Thread(target=read) for _ in range(2)]
-    for thread in savers + readers:
-        thread.start()
-    for thread in savers:
-        thread.join()
-    done.set()
-    for thread in readers:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        savers = [pool.submit(save, first) for first in (100, 200)]
+        readers = [pool.submit(read) for _ in range(2)]
+        wait(savers)
+        done.set()
+    assert [future.exception() for future in savers + readers] == [None] * 4
     assert os.listdir(tmp_path) == ["model"]
 
 
 @pytest.mark.parametrize("away", ["missing", "back"])
 def test_a_folder_that_is_away_for_an_instant_is_read_again(tmp_path, away):
     """Between the two moves of a save, also where another reader has put the old folder back by then."""
-    path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
+    path, reads = write_folder(tmp_path / "model", holding(1)), []
 
     def read() -> str:
         reads.append(1)
@@ -241,7 +224,7 @@ def test_a_folder_that_is_away_for_an_instant_is_read_again(tmp_path, away):
 
 
 def test_a_folder_that_stays_as_it_is_fails_at_once(tmp_path, monkeypatch):
-    path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
+    path, reads = write_folder(tmp_path / "model", holding(1)), []
     monkeypatch.setattr(files, "STABLE_SECONDS", 0.0)
 
     def read() -> str:
@@ -254,12 +237,12 @@ def test_a_folder_that_stays_as_it_is_fails_at_once(tmp_path, monkeypatch):
 
 
 def test_a_reader_does_not_mix_two_saves(tmp_path):
-    path, reads = write_folder(tmp_path / "model", lambda f: (f / "a").write_text("1") and None), []
+    path, reads = write_folder(tmp_path / "model", holding(1)), []
 
     def look() -> str:
         first = (path / "a").read_text()
         if not reads:
-            write_folder(path, lambda f: (f / "a").write_text("2") and None, overwrite=True)
+            write_folder(path, holding(2), overwrite=True)
         reads.append(first)
         return first + (path / "a").read_text()
 

@@ -60,22 +60,14 @@ def test_names_of_bert_both_ways(prefix):
 
 
 def test_old_names_of_norms_and_what_is_left_out():
-    theirs = {
-        "bert.embeddings.LayerNorm.gamma": draw(D),
-        "bert.embeddings.LayerNorm.beta": draw(D),
-        "bert.embeddings.position_ids": torch.arange(7),
-        "bert.embeddings.word_embeddings.weight": draw(7, D),
-        "cls.predictions.decoder.weight": draw(7, D),
-        "cls.predictions.decoder.bias": draw(7),
-        "cls.predictions.bias": draw(7),
-    }
+    names = "LayerNorm.gamma", "LayerNorm.beta", "position_ids", "word_embeddings.weight"
+    tensors = draw(D), draw(D), torch.arange(7), draw(7, D)
+    theirs = {f"bert.embeddings.{name}": tensor for name, tensor in zip(names, tensors, strict=True)}
+    predictions = {"decoder.weight": draw(7, D), "decoder.bias": draw(7), "bias": draw(7)}
+    theirs |= {f"cls.predictions.{name}": tensor for name, tensor in predictions.items()}
     found = BERT.from_hub(theirs, "f")
-    assert set(found) == {
-        "embeddings.norm.weight",
-        "embeddings.norm.bias",
-        "embeddings.tokens.weight",
-        "mlm.bias",
-    }
+    ours = {f"embeddings.{name}" for name in ("norm.weight", "norm.bias", "tokens.weight")}
+    assert set(found) == ours | {"mlm.bias"}
     for name in ("cls.predictions.decoder.weight", "cls.predictions.decoder.bias"):
         with pytest.raises(CheckpointError, match=f"f: {name} differs from .*: untied heads"):
             BERT.from_hub(theirs | {name: theirs[name] + 1}, "f")
@@ -85,20 +77,13 @@ def test_old_names_of_norms_and_what_is_left_out():
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("bert.poem.weight", "unexpected tensors: bert.poem.weight"),
-        (
-            "bert.embeddings.word_embeddings.scale",
-            "unexpected tensors: bert.embeddings.word_embeddings.scale",
+        *(
+            (x, f"unexpected tensors: {x}")
+            for x in ("bert.poem.weight", "bert.embeddings.word_embeddings.scale")
         ),
         ("weight", "unexpected tensors: weight"),
-        (
-            "encoder.layer.0.attention.self.query.weight",
-            "missing tensor: the key of encoder.layers.0.attention.qkv.weight",
-        ),
-        (
-            "encoder.layer.3.attention.self.key.bias",
-            "missing tensor: the query of encoder.layers.3.attention.qkv.bias",
-        ),
+        ("encoder.layer.0.attention.self.query.weight", "missing tensor: the key of .*0.attention.qkv.w"),
+        ("encoder.layer.3.attention.self.key.bias", "missing tensor: the query of .*3.attention.qkv.bias"),
     ],
 )
 def test_names_that_are_not_explained_and_parts_that_lack(name, said):
@@ -138,17 +123,13 @@ def test_shapes_of_a_vit_both_ways():
     assert again.keys() == ours.keys()
     assert all(torch.equal(again[name], ours[name]) for name in ours)
     assert names_vit.to_hub(ours, False, config).keys() == {k.removeprefix("vit.") for k in theirs}
-    bare = {
-        name: tensor
-        for name, tensor in theirs.items()
-        if not name.endswith(("query.bias", "key.bias", "value.bias"))
-    }
+    parts = "query.bias", "key.bias", "value.bias"
+    bare = {name: tensor for name, tensor in theirs.items() if not name.endswith(parts)}
     bias = names_vit.from_hub(bare, "f")["encoder.layers.2.attention.qkv.bias"]
     assert torch.equal(bias, torch.zeros(3 * D))
     flat = {"embeddings.cls_token": draw(D), "embeddings.position_embeddings": draw(7, D)}
-    assert [t.ndim for t in VIT.from_hub(flat, "f").values()] == [
-        t.ndim for t in names_vit.from_hub(flat, "f").values()
-    ]
+    both = [[t.ndim for t in read(flat, "f").values()] for read in (VIT.from_hub, names_vit.from_hub)]
+    assert both[0] == both[1]
 
 
 def updates(layers: int) -> dict[str, torch.Tensor]:
@@ -161,34 +142,27 @@ def updates(layers: int) -> dict[str, torch.Tensor]:
 
 
 @pytest.mark.parametrize(
-    ("kind", "stem"), [("Bert", "attention.self.query"), ("ViT", "attention.attention.query")]
+    ("table", "start", "stem", "newer"),  # newer: what transformers 5 calls them
+    [
+        (BERT, "bert.", "attention.self.query", []),
+        (VIT, "vit.", "attention.attention.query", ["q_proj", "v_proj"]),
+    ],
 )
 @pytest.mark.parametrize("prefix", [True, False])
-def test_an_adapter_comes_back_from_pefts_layout(tmp_path, kind, stem, prefix):
+def test_an_adapter_comes_back_from_pefts_layout(tmp_path, table, start, stem, newer, prefix):
     folder = tmp_path / "new" / "adapter"
-    save_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind], updates(12), 3, 5.0, with_prefix=prefix)
-    low = load_adapter(folder, {"Bert": BERT, "ViT": VIT}[kind])
-    found = low.updates
+    save_adapter(folder, table, updates(12), 3, 5.0, with_prefix=prefix)
+    low = load_adapter(folder, table)
     assert (low.rank, low.alpha, low.scale, low.head) == (3, 5.0, 5 / 3, {})
-    assert found.keys() == updates(12).keys()
-    assert all(torch.equal(found[name], tensor) for name, tensor in updates(12).items())
+    assert low.updates.keys() == updates(12).keys()
+    assert all(torch.equal(low.updates[name], tensor) for name, tensor in updates(12).items())
     settings = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    assert [settings[k] for k in ("peft_type", "r", "lora_alpha", "lora_dropout", "bias")] == [
-        "LORA",
-        3,
-        5.0,
-        0.0,
-        "none",
-    ]
-    newer = {"Bert": [], "ViT": ["q_proj", "v_proj"]}[kind]  # what transformers 5 calls them
-    assert settings["target_modules"] == ["query", "value", *newer]
-    assert settings["modules_to_save"] is None
-    assert settings["inference_mode"] is True
+    wanted = {"peft_type": "LORA", "r": 3, "lora_alpha": 5.0, "lora_dropout": 0.0, "bias": "none"}
+    wanted |= {"target_modules": ["query", "value", *newer], "modules_to_save": None, "inference_mode": True}
+    assert {key: settings[key] for key in wanted} == wanted
     assert settings["fan_in_fan_out"] is False
-    start = {"Bert": "bert.", "ViT": "vit."}[kind] if prefix else ""
-    assert f"base_model.model.{start}encoder.layer.11.{stem}.lora_A.weight" in load_file(
-        folder / "adapter_model.safetensors"
-    )
+    full = f"base_model.model.{start if prefix else ''}encoder.layer.11.{stem}.lora_A.weight"
+    assert full in load_file(folder / "adapter_model.safetensors")
 
 
 def test_other_adapters_are_refused(tmp_path):
@@ -238,7 +212,7 @@ def test_other_adapters_are_refused(tmp_path):
         (
             (
                 {f"{root}embeddings.LayerNorm.weight": draw(D)},
-                "fully trained layers of the encoder are not supported: embeddings.norm.weight",
+                "encoder are not supported: embeddings.norm.weight",
             ),
             ({f"{root}poem.weight": draw(3)}, "unexpected tensors: poem.weight"),
             ({f"{root}{low}".replace(".0.", ".x."): draw(3, D)}, "unexpected tensors"),
@@ -269,12 +243,6 @@ def test_targets_are_named_by_ends_that_mean_nothing_else(tmp_path):
     assert targets(BERT, "down") == ["encoder.layer.0.output.dense", "encoder.layer.1.output.dense"]
     assert targets(BERT, "out", "down") == ["output.dense"]  # ends both
     assert targets(VIT, "up") == ["intermediate.dense", "fc1"]
-
-
-def test_a_table_needs_no_more_than_its_encoder():
-    table = NameTable("a.", {"x": "y"}, {}, {})
-    assert table.from_hub({"a.y.weight": draw(3)}, "f").keys() == {"x.weight"}
-    assert table.to_hub({"x.weight": draw(3)}, True).keys() == {"a.y.weight"}
 
 
 def test_a_layer_s_number_may_stand_anywhere():

@@ -17,6 +17,8 @@ from glassformer.checkpoints.files import verify_folder
 from glassformer.checkpoints.native import list_states, load_state, save_state
 from glassformer.errors import CheckpointError, GlassformerError
 
+from .conftest import damage, damages
+
 FILES = ("manifest.json", "state.json", "state.safetensors")
 
 
@@ -31,9 +33,8 @@ def tensors_of(step: int) -> dict[str, torch.Tensor]:
 
 def save(folder: Path, *steps: int, **options) -> None:
     for step in steps:
-        save_state(
-            folder, step, tensors_of(step), {"epoch": step / 10, "best": None, "rng": [step, "x"]}, **options
-        )
+        state = {"epoch": step / 10, "best": None, "rng": [step, "x"]}
+        save_state(folder, step, tensors_of(step), state, **options)
 
 
 def assert_holds(folder: Path, step: int) -> list[tuple[Path, str]]:
@@ -54,11 +55,6 @@ def steps(folder: Path) -> list[int]:
     return [step for step, _ in list_states(folder)]
 
 
-def test_a_state_comes_back_as_it_was(tmp_path):
-    save(tmp_path / "run" / "checkpoints", 7)
-    assert assert_holds(tmp_path / "run" / "checkpoints", 7) == []
-
-
 def test_odd_floats_of_the_state_survive(tmp_path):
     state = {"best": float("-inf"), "lr": 0.1 + 0.2, "tiny": 5e-324, "big": 2**80}
     path = save_state(tmp_path, 0, {}, state)
@@ -74,17 +70,16 @@ def test_old_ones_go(tmp_path):
     assert os.listdir(tmp_path) == ["step-00000050"]
 
 
-def test_steps_are_ordered_as_numbers(tmp_path):
-    save(tmp_path, 99_999_999, 100_000_000)
-    assert_holds(tmp_path, 100_000_000)
-
-
 def test_other_files_in_the_folder_are_left_alone(tmp_path):
-    for name in ("step-1", "notes", ".hidden", "step-00000005x"):
+    others = ["step-1", "notes", ".hidden", "step-00000005x", ".other.old", ".step-00000009.tmp"]
+    for name in others:
         (tmp_path / name).mkdir()
     save(tmp_path, 5)
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "notes", "step-00000005", "step-00000005x", "step-1"]
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "step-00000005"])
     assert_holds(tmp_path, 5)
+    (tmp_path / "step-00000005").rename(tmp_path / ".step-00000005.old")
+    assert steps(tmp_path) == [5]
+    assert sorted(os.listdir(tmp_path)) == sorted([*others, "step-00000005"])
 
 
 @pytest.mark.parametrize(
@@ -107,40 +102,20 @@ def test_nothing_to_resume_from_is_said(tmp_path):
         load_state(tmp_path)
 
 
-def damage(path: Path, rng: random.Random) -> str:
-    """Damages one file of a checkpoint in one of seven ways; returns the name it is reported under."""
-    name = rng.choice(FILES)
-    file = path / name
-    data = file.read_bytes()
-    at = rng.randrange(len(data))
-    kind = rng.choice(["remove", "cut", "empty", "flip", "flip", "grow", "swap"])
-    if kind == "remove":
-        file.unlink()
-    elif kind == "cut":
-        file.write_bytes(data[:at])
-    elif kind == "empty":
-        file.write_bytes(b"")
-    elif kind == "flip":
-        file.write_bytes(data[:at] + bytes([data[at] ^ 1 << rng.randrange(8)]) + data[at + 1 :])
-    elif kind == "grow":
-        file.write_bytes(data + rng.randbytes(1 + at % 9))
-    else:  # with the same file of the checkpoint before
-        older = path.parent / "step-00000010" / name
-        file.write_bytes(older.read_bytes())
-        name = "state.json" if name == "manifest.json" else name  # the first whose sum is another
-    return name
-
-
 def test_a_damaged_checkpoint_is_named_and_passed_over(tmp_path):
     save(tmp_path / "whole", 10, 20)
     rng = random.Random(0)
-    for case in range(150):
-        folder = shutil.copytree(tmp_path / "whole", tmp_path / str(case))
-        name = damage(folder / "step-00000020", rng)
-        [(path, reason)] = assert_holds(folder, 10)
-        assert path == folder / "step-00000020"
-        assert f"step-00000020/{name}" in reason
-        shutil.rmtree(folder)
+    for name in FILES:
+        older, newer = ((tmp_path / "whole" / f"step-000000{n}" / name).read_bytes() for n in (10, 20))
+        for kind, data in (damages(newer, rng, 40) | {"swapped": older}).items():
+            folder = shutil.copytree(tmp_path / "whole", tmp_path / "damaged")
+            damage(folder / "step-00000020" / name, data)
+            [(path, reason)] = assert_holds(folder, 10)
+            assert path == folder / "step-00000020"
+            # Of swapped manifests, the first file whose sum is another is named.
+            told = "state.json" if (name, kind) == ("manifest.json", "swapped") else name
+            assert f"step-00000020/{told}" in reason, kind
+            shutil.rmtree(folder)
 
 
 def test_a_checkpoint_under_the_name_of_another_step_is_passed_over(tmp_path):
@@ -154,9 +129,7 @@ def test_all_damaged_is_an_error_not_a_fresh_start(tmp_path):
     save(tmp_path, 10, 20)
     for _, path in list_states(tmp_path):
         (path / "state.json").write_text("{}")
-    with pytest.raises(
-        CheckpointError, match=r"none of 2 .* step-00000020/state\.json: was changed|00020/state\.json"
-    ):
+    with pytest.raises(CheckpointError, match=r"none of 2 .*/step-00000020/state\.json: was changed"):
         load_state(tmp_path)
 
 
@@ -179,42 +152,40 @@ def test_going_on_after_a_fallback_keeps_two_good_ones(tmp_path):
     assert assert_holds(tmp_path, 15) == []
 
 
-def test_a_damaged_checkpoint_of_the_same_step_is_replaced(tmp_path):
-    for name in FILES:
-        save(tmp_path, 10, 20)
-        (tmp_path / "step-00000020" / name).unlink()
-        save(tmp_path, 20)
-        assert assert_holds(tmp_path, 20) == []
-        assert steps(tmp_path) == [10, 20]
-
-
-def _scenarios() -> dict[str, tuple[tuple[int, ...], str | None, int, set[int]]]:
-    """Steps saved before, a file of the newest to remove, the step saved then, what may be found."""
-    return {
-        "first": ((), None, 10, {10}),
-        "second": ((10,), None, 20, {10, 20}),
-        "third, removing the first": ((10, 20), None, 30, {20, 30}),
-        "the same step again": ((10, 20), None, 20, {20}),
-        "the same step, damaged": ((10, 20), "state.json", 20, {10, 20}),
-        "the same step, no manifest": ((10, 20), "manifest.json", 20, {10, 20}),
-        "after a fallback": ((10, 20), "state.safetensors", 15, {10, 15}),
-    }
+SCENARIOS: dict[str, tuple[tuple[int, ...], str | None, int, set[int]]] = {
+    # steps saved before, a file of the newest to remove, the step saved then, what may be found
+    "first": ((), None, 10, {10}),
+    "second": ((10,), None, 20, {10, 20}),
+    "third, removing the first": ((10, 20), None, 30, {20, 30}),
+    "the same step again": ((10, 20), None, 20, {20}),
+    "the same step, damaged": ((10, 20), "state.json", 20, {10, 20}),
+    "the same step, no manifest": ((10, 20), "manifest.json", 20, {10, 20}),
+    "after a fallback": ((10, 20), "state.safetensors", 15, {10, 15}),
+}
 
 
 @pytest.mark.parametrize("mode", ["kill", "full"])
-@pytest.mark.parametrize("scenario", _scenarios())
+@pytest.mark.parametrize("scenario", SCENARIOS)
 def test_after_a_crash_at_any_call_the_newest_complete_one_is_found(
     tmp_path, fail_everywhere, scenario, mode
 ):
-    before, removed, step, allowed = _scenarios()[scenario]
+    before, removed, step, allowed = SCENARIOS[scenario]
     save(tmp_path / "template", *before)
     if removed:
         (tmp_path / "template" / f"step-{before[-1]:08d}" / removed).unlink()
     (tmp_path / "template").mkdir(exist_ok=True)
     found: list[int] = []
+    messages: list[str] = []
 
     def prepare(k: int) -> Path:
         return shutil.copytree(tmp_path / "template", tmp_path / str(k))
+
+    def act(folder: Path) -> None:
+        try:
+            save(folder, step)
+        except GlassformerError as error:
+            messages.append(str(error))
+            raise
 
     def check(folder: Path) -> None:
         if before or steps(folder):
@@ -227,35 +198,15 @@ def test_after_a_crash_at_any_call_the_newest_complete_one_is_found(
         assert [name for name in os.listdir(folder) if name.startswith(".")] == []
         shutil.rmtree(folder)
 
-    points = fail_everywhere(mode, prepare, lambda folder: save(folder, step), check)
+    points = fail_everywhere(mode, prepare, act, check)
     assert points >= 12
     assert set(found) <= allowed
     assert found[-1] == step
     assert found == sorted(found), "once the new checkpoint is visible it stays"
-
-
-def test_the_caller_learns_that_the_disk_is_full(tmp_path, fail_everywhere):
-    messages = []
-
-    def act(folder: Path) -> None:
-        try:
-            save(folder, 20)
-        except GlassformerError as error:
-            messages.append(str(error))
-            raise
-
-    def check(folder: Path) -> None:
-        assert load_state(folder).step in (10, 20)
-
-    def prepare(k: int) -> Path:
-        save(tmp_path / str(k), 10)
-        return tmp_path / str(k)
-
-    fail_everywhere("full", prepare, act, check)
-    assert len(messages) >= 10
-    assert all(
-        "step-00000020" in m and "could not be written" in m and "No space left" in m for m in messages
-    )
+    if mode == "full":  # the caller learns it
+        assert len(messages) >= 10
+        said = f"step-{step:08d}", "could not be written", "No space left"
+        assert [m for m in messages if not all(part in m for part in said)] == []
 
 
 _SAVE_FOR_EVER = """
@@ -287,20 +238,11 @@ def test_a_process_killed_while_saving_leaves_a_whole_checkpoint(tmp_path):
 
 
 def test_the_newest_is_the_one_of_the_most_steps_whatever_the_clock_says(tmp_path):
-    for step, when in ((2, 4e9), (3, 2e9), (11, 1e9)):
-        path = save_state(tmp_path, step, {"w": torch.full((3,), float(step))}, {"step": step}, keep_last=5)
+    for step, when in ((2, 4e9), (3, 3e9), (11, 2e9), (99_999_999, 1e9), (100_000_000, 0)):
+        path = save_state(tmp_path, step, {"w": torch.full((3,), float(step))}, {"step": step}, keep_last=7)
         os.utime(path, (when, when))
-    assert [step for step, _ in list_states(tmp_path)] == [2, 3, 11]
-    assert load_state(tmp_path).step == 11
-
-
-def test_old_folders_of_others_stay_where_they_are(tmp_path):
-    save(tmp_path, 7)
-    for name in (".other.old", ".step-00000009.tmp"):
-        (tmp_path / name).mkdir()
-    (tmp_path / "step-00000007").rename(tmp_path / ".step-00000007.old")
-    assert steps(tmp_path) == [7]
-    assert sorted(os.listdir(tmp_path)) == [".other.old", ".step-00000009.tmp", "step-00000007"]
+    assert steps(tmp_path) == [2, 3, 11, 99_999_999, 100_000_000]
+    assert load_state(tmp_path).step == 100_000_000
 
 
 @pytest.mark.parametrize("version", ["2", None, [2], -1, 1.5, True])

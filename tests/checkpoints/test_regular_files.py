@@ -64,17 +64,8 @@ def ended(work: Callable[[], Any], seconds: float = 20) -> BaseException | None:
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory) -> Path:
-    clf = gf.TextClassifier(
-        "encoder-mini",
-        d_model=6,
-        num_layers=1,
-        num_heads=1,
-        d_ff=5,
-        epochs=1,
-        min_count=1,
-        max_length=9,
-        threads=1,
-    )
+    sizes = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5, "max_length": 9}
+    clf = gf.TextClassifier("encoder-mini", **sizes, epochs=1, min_count=1, threads=1)
     return clf.fit(TEXTS, LABELS).save(tmp_path_factory.mktemp("saved") / "model")
 
 
@@ -116,11 +107,8 @@ def test_nor_of_a_folder_without_a_manifest(saved, tmp_path, monkeypatch, kind, 
 def test_other_files_of_settings(tmp_path, monkeypatch, kind):
     path = tmp_path / "x"
     put(kind, path, monkeypatch)
-    for read, wanted in (
-        (read_toml, ConfigError),
-        (read_json, CheckpointError),
-        (load_tokenizer, CheckpointError),
-    ):
+    reads = (read_toml, ConfigError), (read_json, CheckpointError), (load_tokenizer, CheckpointError)
+    for read, wanted in reads:
         error = ended(lambda read=read: read(path))
         assert isinstance(error, wanted), error
         assert isinstance(error, InputError)

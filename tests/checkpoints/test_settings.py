@@ -1,18 +1,37 @@
-"""Settings of a checkpoint that cannot be: refused by name, before memory is taken or a model is made."""
+"""Settings of a checkpoint: values at their bounds, and those that cannot be, refused by name before a model is made."""
 
 import json
+import math
 import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 
 import glassformer as gf
 from glassformer.checkpoints.files import write_folder
-from glassformer.checkpoints.layout import create_on_meta, model_from_state
-from glassformer.data.tokenizer_file import load_tokenizer
+from glassformer.checkpoints.layout import (
+    add_label_maps,
+    check_tensors,
+    count_outputs,
+    create_on_meta,
+    describe_outputs,
+    first_line,
+    model_from_state,
+)
+from glassformer.checkpoints.names import list_names
+from glassformer.checkpoints.settings import (
+    get_count,
+    get_number,
+    get_section,
+    get_size,
+    get_text,
+    read_metadata,
+    shorten,
+)
 from glassformer.data.transform import ImageTransform
 from glassformer.errors import CheckpointError, ConfigError, NewerFormatError
 from glassformer.families.bert import bert
@@ -20,22 +39,15 @@ from glassformer.families.pretrained import load_pretrained, save_pretrained
 from glassformer.families.vit import vit
 from glassformer.models.image import ImageEncoder as ViT
 from glassformer.models.text import TextEncoder as Bert
+from glassformer.tasks.estimator import FORMAT
 
 TEXTS = ["a fine film", "a bad film", "bad , not fine", "a fine one"]
 
 
 @pytest.fixture(scope="module")
-def hub(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("hub")
-    save_pretrained(Bert(bert(17, 6, 2, 3, 7, 11, head="classification", num_labels=5)), folder)
-    return folder
-
-
-@pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    clf = gf.TextClassifier(
-        "encoder-mini", min_count=1, max_length=13, d_model=6, num_heads=1, num_layers=1, epochs=1
-    )
+    sizes = {"max_length": 13, "d_model": 6, "num_heads": 1, "num_layers": 1}
+    clf = gf.TextClassifier("encoder-mini", min_count=1, epochs=1, **sizes)
     return clf.fit(TEXTS, ["good", "bad", "bad", "good"]).save(tmp_path_factory.mktemp("saved") / "model")
 
 
@@ -51,53 +63,15 @@ def altered(folder, target, name, **changes):
     return write_folder(target, write)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        (
-            {"vocab_size": 10_000_000, "hidden_size": 4096, "num_attention_heads": 1},
-            "but config.json requires",
-        ),
-        ({"num_hidden_layers": 1_000_000}, "1,000,000 layers, but the weights have only"),
-        ({"max_position_embeddings": 10_000_000}, "but config.json requires"),
-        ({"max_position_embeddings": "9"}, "max_position_embeddings = '9' is not a size"),
-        ({"type_vocab_size": -3}, "type_vocab_size = -3 is not a size"),
-        ({"vocab_size": 10**60}, "vocab_size = a number of more than 30 digits is not a size"),
-        ({"initializer_range": -1}, "initializer_range = -1 is not a number 0 or more"),
-        ({"layer_norm_eps": float("nan")}, "layer_norm_eps = nan is not a number"),
-        ({"layer_norm_eps": 0}, "eps = 0 is not between 1e-30 and 1"),
-        ({"layer_norm_eps": 1e-320}, "eps = .* is not between 1e-30 and 1"),
-        ({"layer_norm_eps": 1e300}, r"eps = 1e\+300 is not between 1e-30 and 1"),
-        ({"initializer_range": 1e300}, r"init_std = 1e\+300 is not between 0 and 1000"),
-        ({"hidden_dropout_prob": 1}, "hidden_dropout_prob = 1 is not a number from 0 to 1"),
-        ({"classifier_dropout": "much"}, "classifier_dropout = 'much'"),
-        ({"hidden_act": ["gelu"]}, "hidden_act = .* is not supported"),
-        ({"model_type": ["bert"]}, "model_type .* is not supported"),
-        ({"glassformer": 3}, "'glassformer' is missing or not an object"),
-    ],
-)
-def test_a_config_that_does_not_fit_is_refused_before_a_model_is_made(
-    hub, tmp_path, changes, said, monkeypatch
-):
-    folder = altered(hub, tmp_path / "bad", "config.json", **changes)
-    monkeypatch.setattr(Bert, "load_state_dict", None)
-    with pytest.raises(CheckpointError, match=said):
-        load_pretrained(folder)
-
-
 def test_comparing_shapes_loads_no_compiler():
     """The first drawing of a number without memory makes torch import sympy and more: seconds at every start."""
     program = (
-        "import sys\n"
-        "from glassformer.checkpoints.layout import create_on_meta\n"
-        "from glassformer.models.text import TextEncoder as Bert\n"
-        "from glassformer.families.bert import bert\n"
-        "create_on_meta(Bert, bert(7, 6, 1, 1, 5, 11, head='mlm'), 99, 'x')\n"
+        "import sys; from glassformer.checkpoints.layout import create_on_meta\n"
+        "from glassformer.families import FAMILIES\n"
         "from glassformer.models.seq2seq import TransformerSeq2Seq, transformer\n"
-        "create_on_meta(TransformerSeq2Seq, transformer(7, 11, d_model=6, num_heads=1, num_layers=1, d_ff=5), 99, 'x')\n"
-        "from glassformer.models.image import ImageEncoder as ViT\n"
-        "from glassformer.families.vit import vit\n"
-        "create_on_meta(ViT, vit((8, 8), (4, 4), 6, 1, 1, 7), 99, 'x')\n"
+        "made = [(FAMILIES[name].model, FAMILIES[name].tiny()) for name in ('bert', 'vit')]\n"
+        "made += [(TransformerSeq2Seq, transformer(7, 11, d_model=6, num_heads=1, num_layers=1, d_ff=5))]\n"
+        "for model, config in made: create_on_meta(model, config, 99, 'x')\n"
         "print('sympy' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
@@ -135,6 +109,7 @@ def test_architectures_of_our_own(tmp_path, name):
     ("changes", "said"),
     [
         ({"parameters": None}, "'parameters' is missing or not an object"),
+        ({"format": FORMAT + 1}, f"has format {FORMAT + 1}; this version reads up to.*update"),
         ({"parameters": {"epochs": "many"}}, "invalid parameter: .*epochs"),
         ({"format": "x"}, "format = 'x' is not a whole number"),
         ({"kind": ["a"]}, "kind = .* is not a text"),
@@ -160,14 +135,10 @@ def test_architectures_of_our_own(tmp_path, name):
 )
 def test_settings_of_a_saved_classifier(saved, tmp_path, changes, said):
     assert gf.load(altered(saved, tmp_path / "same", "glassformer.json")).predict(TEXTS).shape == (4,)
-    with pytest.raises(CheckpointError, match=said) as error:
+    wanted = NewerFormatError if "has format" in said else CheckpointError
+    with pytest.raises(wanted, match=said) as error:
         gf.load(altered(saved, tmp_path / "bad", "glassformer.json", **changes))
     assert str(tmp_path / "bad") in str(error.value)
-
-
-def test_a_newer_format_is_told_apart(saved, tmp_path):
-    with pytest.raises(NewerFormatError, match="has format 2"):
-        gf.load(altered(saved, tmp_path / "new", "glassformer.json", format=2))
 
 
 def test_word_vectors(tmp_path):
@@ -189,66 +160,9 @@ def test_word_vectors(tmp_path):
             gf.load(altered(whole, tmp_path / str(i), name, **changes))
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"resample": [2]},
-        {"rescale_factor": "no"},
-        {"size": {"height": "a", "width": 3}},
-        {"size": 10**9},
-        {"size": -1},
-        {"image_std": [float("nan")] * 3},
-        {"image_mean": None},
-    ],
-)
-def test_preprocessing(wrong):
-    with pytest.raises(ConfigError, match=r"here\.json: "):
-        ImageTransform.from_hub({"size": 7} | wrong, "here.json")
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"do_flip_channel_order": True}, "do_flip_channel_order = True is not supported"),
-        ({"do_pad": True}, "do_pad = True is not supported"),
-        ({"crop_pct": 0.9}, "crop_pct = 0.9 is not supported"),
-        ({"keep_aspect_ratio": True}, "keep_aspect_ratio = True is not supported"),
-        (
-            {"image_processor_type": "ConvNextImageProcessor"},
-            "crop_pct, a step of ConvNextImageProcessor, is not supported",
-        ),
-        ({"image_processor_type": "LevitImageProcessor"}, "a scale of 256/224 before its crop"),
-        (
-            {"feature_extractor_type": "MobileViTFeatureExtractor", "image_processor_type": None},
-            "do_flip_channel_order",
-        ),
-        ({"do_pad": False, "do_flip_channel_order": False, "crop_pct": None}, None),
-        ({"image_processor_type": "ConvNextImageProcessor", "crop_pct": None}, None),
-        ({"image_processor_type": "BitImageProcessor"}, None),
-    ],
-)
-def test_steps_of_other_image_processors_are_named(changes, said):
-    settings = ImageTransform((8, 8)).to_hub() | changes
-    if said is None:
-        assert ImageTransform.from_hub(settings) == ImageTransform((8, 8))
-    else:
-        with pytest.raises(ConfigError, match=said):
-            ImageTransform.from_hub(settings)
-
-
-def test_one_mean_and_spread_stand_for_all_channels():
-    settings = ImageTransform((8, 8)).to_hub() | {"image_mean": 0.25, "image_std": 0.75}
-    found = ImageTransform.from_hub(settings)
-    assert (found.mean, found.std, found.channels) == ((0.25,) * 3, (0.75,) * 3, 3)
-
-
-def test_special_tokens_may_be_objects(tmp_path):
-    (tmp_path / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nfilm\n")
-    (tmp_path / "tokenizer_config.json").write_text('{"pad_token": {"content": "[PAD]"}, "strip_accents": 1}')
-    assert load_tokenizer(tmp_path).encode("film").tokens == ["[CLS]", "film", "[SEP]"]
-
-
-def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(hub, tmp_path):
+def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(tmp_path):
+    hub = tmp_path / "hub"
+    save_pretrained(Bert(bert(17, 6, 2, 3, 7, 11, head="classification", num_labels=5)), hub)
     for names, said in [
         (["a", "a\0", "b", "c", "d"], r"id2label\[1\]: the label holds a NUL"),
         (["a", "\ud800", "b", "c", "d"], r"id2label\[1\]: the label holds a lone surrogate"),
@@ -260,32 +174,10 @@ def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(hub, tmp_path):
             gf.load(folder)
 
 
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"image_std": [0.5, 0.0, 0.5]}, "are out of range"),
-        ({"image_std": [0.5, 1e-320, 0.5]}, "are out of range"),
-        ({"image_mean": [0.5, 1e300, 0.5]}, "are out of range"),
-        ({"image_mean": [0.5, float("nan"), 0.5]}, "are out of range"),
-        ({"size": 5000}, "is not a size up to 4,096 pixels"),
-        (
-            {"size": {"shortest_edge": 4000}, "do_center_crop": True, "crop_size": 8},
-            "a shorter side of 4,000 pixels",
-        ),
-    ],
-)
-def test_how_pictures_are_prepared_stays_within_bounds(changes, said):
-    whole = ImageTransform((8, 8)).to_hub()
-    assert ImageTransform.from_hub(whole) == ImageTransform((8, 8))
-    with pytest.raises(ConfigError, match=said):
-        ImageTransform.from_hub(whole | changes)
-
-
 def test_what_a_folder_prepares_is_what_its_model_reads(saved, tmp_path):
     settings = json.loads((saved / "glassformer.json").read_text())
-    folder = altered(
-        saved, tmp_path / "long", "glassformer.json", parameters=settings["parameters"] | {"max_length": 99}
-    )
+    parameters = settings["parameters"] | {"max_length": 99}
+    folder = altered(saved, tmp_path / "long", "glassformer.json", parameters=parameters)
     config = json.loads((saved / "config.json").read_text())
     if config["architecture"]["embedding"]["positions"] == "learned":
         with pytest.raises(CheckpointError, match="max_length = 99 is more than the model's"):
@@ -293,10 +185,121 @@ def test_what_a_folder_prepares_is_what_its_model_reads(saved, tmp_path):
     else:
         assert gf.load(folder).predict(["a film " * 70]).shape == (1,)
     pictures = torch.arange(4 * 3 * 8 * 8).remainder(251).to(torch.uint8).reshape(4, 3, 8, 8)
-    clf = gf.ImageClassifier(
-        "vit-tiny", image_size=8, patch_size=4, d_model=6, num_heads=1, num_layers=1, d_ff=5, epochs=1
-    )
+    sizes = {"image_size": 8, "patch_size": 4, "d_model": 6, "num_heads": 1, "num_layers": 1, "d_ff": 5}
+    clf = gf.ImageClassifier("vit-tiny", epochs=1, **sizes)
     whole = clf.fit(pictures, [0, 1, 0, 1]).save(tmp_path / "pictures")
     larger = ImageTransform((512, 512)).to_hub()
     with pytest.raises(CheckpointError, match="the image size or channels of the preprocessor differ"):
         gf.load(altered(whole, tmp_path / "larger", "preprocessor_config.json", **larger))
+
+
+# --- values at their bounds, and what a missing one counts as -----------------------------------------
+
+
+MOST = 10_000_000
+
+
+def written(folder, settings) -> None:
+    (folder / "glassformer.json").write_text(json.dumps(settings), encoding="utf-8")
+
+
+READ = {
+    get_size: (1, 2, MOST),
+    get_number: (0, 0.0, 0.99, 2.5),
+    get_count: (0, 1, 2**63 - 1),
+    get_text: ("", "b"),
+}
+
+
+@pytest.mark.parametrize(
+    ("read", "value"), [(read, value) for read, values in READ.items() for value in values]
+)
+def test_a_value_at_its_bounds_and_a_default(read, value):
+    other = "c" if read is get_text else 5
+    assert read({"a": value}, "a", "f", other) == value
+    assert read({}, "a", "f", value) == value
+
+
+@pytest.mark.parametrize(
+    ("read", "values", "said"),
+    [
+        (get_size, [0, -1, MOST + 1, 2.0, True, "3", None, [3]], "f: a = .* is not a size"),
+        (get_number, [-1e-9, math.inf, math.nan, True, "1"], "is not a number 0 or more"),
+        (partial(get_number, below=1), [1, 1.5], "is not a number from 0 to 1"),
+        (get_count, [-1, 2**63, 1.0, True, "1", None], "is not a whole number of 0 or more"),
+        (get_text, [None, 3, ["x"]], "is not a text"),
+    ],
+)
+def test_values_out_of_bounds(read, values, said):
+    for value in values:
+        with pytest.raises(CheckpointError, match=said):
+            read({"a": value}, "a", "f", 5)
+
+
+def test_values_that_are_not_there():
+    assert get_number({"a": 0.99}, "a", "f", 0.5, 1) == 0.99
+    assert get_count({}, "a", "f") == 0
+    with pytest.raises(CheckpointError, match="f: missing key 'a'"):
+        get_size({"b": 1}, "a", "f")
+    assert get_section({"a": {}}, "a", "f") == {}
+    for wrong in (None, 3, ["x"]):
+        with pytest.raises(CheckpointError, match="f: 'a' is missing or not an object"):
+            get_section({"a": wrong}, "a", "f")
+
+
+def test_values_in_messages_are_short():
+    assert shorten("x" * 78) == repr("x" * 78)
+    assert shorten("x" * 79) == "'" + "x" * 76 + "..."
+    assert shorten(10**30 - 1) == str(10**30 - 1)
+    assert shorten(10**30) == shorten(-(10**30)) == "a number of more than 30 digits"
+    assert shorten(True) == "True"
+    assert list_names("odd", list("gfedcba")) == "odd: a, b, c, d, e, f and 1 more"
+    assert list_names("odd", list("fedcba")) == "odd: a, b, c, d, e, f"
+    assert first_line(ValueError("one\ntwo")) == "one"
+    assert first_line(ValueError("")) == "ValueError"
+    assert len(first_line(ValueError("x" * 300))) == 200
+
+
+def test_what_glassformer_json_does_not_say_has_a_value(tmp_path):
+    written(tmp_path, {"parameters": {"a": 1}, "more": 2})
+    assert read_metadata(tmp_path, 3) == {
+        "parameters": {"a": 1}, "more": 2, "kind": "TextClassifier", "weights_source": "unknown", "best_step": 0,
+        "train_seconds": 0.0, "truncated": 0, "chunks": 0, "chosen": {},
+    }  # fmt: skip
+    written(tmp_path, {"parameters": {}, "format": 3, "best_step": 7})
+    assert read_metadata(tmp_path, 3)["best_step"] == 7
+    with pytest.raises(NewerFormatError, match=r"has format 3; this version reads up to 2"):
+        read_metadata(tmp_path, 2)
+    written(tmp_path, {"format": 1})
+    with pytest.raises(CheckpointError, match="'parameters' is missing"):
+        read_metadata(tmp_path, 3)
+
+
+def test_what_a_head_is_for():
+    assert describe_outputs({}, 2) == ""
+    assert describe_outputs({"problem_type": "single_label_classification"}, 1) == ""
+    assert describe_outputs({}, 1).startswith("regression")
+    assert describe_outputs({"problem_type": "regression"}, 5).startswith("regression")
+    assert describe_outputs({"problem_type": "multi_label_classification"}, 5).startswith("multi-label")
+    for wrong in ("poetry", ["regression"], 3):
+        with pytest.raises(CheckpointError, match=r"problem_type = .* is not known"):
+            describe_outputs({"problem_type": wrong}, 2)
+    assert count_outputs(torch.zeros(5, 7), "f") == 5
+    with pytest.raises(CheckpointError, match=r"the head's weight is \(5,\), not a matrix"):
+        count_outputs(torch.zeros(5), "f")
+    settings = {}
+    add_label_maps(settings, ())
+    assert settings == {}
+    add_label_maps(settings, ("b", "a"))
+    assert settings == {"id2label": {"0": "b", "1": "a"}, "label2id": {"b": 0, "a": 1}}
+
+
+def test_tensors_that_do_not_fit_are_named():
+    own = {"a": torch.zeros(2, 3), "b": torch.zeros(5)}
+    check_tensors(own, dict(own), "f")
+    with pytest.raises(CheckpointError, match="f: missing tensors: b"):
+        check_tensors(own, {"a": own["a"]}, "f")
+    with pytest.raises(CheckpointError, match="f: unexpected tensors: c"):
+        check_tensors(own, own | {"c": own["b"]}, "f")
+    with pytest.raises(CheckpointError, match=r"b is \(7,\), but config.json requires \(5,\)"):
+        check_tensors(own, own | {"b": torch.zeros(7)}, "f")

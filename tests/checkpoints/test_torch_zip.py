@@ -28,12 +28,8 @@ def equal(found, wanted) -> None:
 @pytest.mark.parametrize("dtype", DTYPES.values(), ids=str)
 def test_every_kind_of_number(dtype, tmp_path):
     numbers = torch.arange(-7, 8).to(dtype)
-    tensors = {
-        "a": numbers.view(3, 5),
-        "turned": numbers.view(3, 5).T,
-        "part": numbers[4:9],
-        "none": numbers[:0],
-    }
+    whole = numbers.view(3, 5)
+    tensors = {"a": whole, "turned": whole.T, "part": numbers[4:9], "none": numbers[:0]}
     torch.save(tensors | {"one": numbers[3]}, tmp_path / "x.bin")
     equal(read_zip(tmp_path / "x.bin"), tensors | {"one": numbers[3]})
 
@@ -70,14 +66,6 @@ def test_shards_and_shared_numbers(tmp_path):
         read_tensors(tmp_path)
 
 
-def test_safetensors_come_first(tmp_path):
-    from glassformer.checkpoints.tensors import write_tensors
-
-    torch.save({"a": torch.zeros(3)}, tmp_path / "pytorch_model.bin")
-    write_tensors(tmp_path, {"a": torch.ones(3)})
-    assert read_tensors(tmp_path)["a"].sum() == 3
-
-
 # --- attacks ----------------------------------------------------------------------------------------
 
 
@@ -105,47 +93,22 @@ def of_names(module: str, name: str, arguments: bytes = b"(t") -> bytes:
     return b"\x80\x02c" + f"{module}\n{name}\n".encode() + arguments + b"R."
 
 
-FOREIGN = [
-    ("os", "system"),
-    ("posix", "system"),
-    ("nt", "system"),
-    ("builtins", "eval"),
-    ("builtins", "exec"),
-    ("builtins", "getattr"),
-    ("builtins", "__import__"),
-    ("builtins", "open"),
-    ("builtins", "compile"),
-    ("subprocess", "Popen"),
-    ("subprocess", "check_output"),
-    ("runpy", "run_path"),
-    ("importlib", "import_module"),
-    ("pickle", "loads"),
-    ("torch", "load"),
-    ("torch.hub", "load"),
-    ("torch._utils", "_rebuild_sparse_tensor"),
-    ("torch._utils", "_rebuild_tensor"),
-    ("torch.storage", "_load_from_bytes"),
-    ("torch.jit", "load"),
-    ("numpy", "load"),
-    ("numpy.core.multiarray", "_reconstruct"),
-    ("_codecs", "encode"),
-    ("codecs", "decode"),
-    ("socket", "socket"),
-    ("shutil", "rmtree"),
-    ("webbrowser", "open"),
-    ("ctypes", "CDLL"),
-    ("operator", "attrgetter"),
-    ("torch", "UntypedStorage"),
-    ("torch", "FloatTensor"),
-    ("collections", "OrderedDict.fromkeys"),
-]
+FOREIGN = """
+    os.system posix.system nt.system builtins.eval builtins.exec builtins.getattr builtins.__import__ builtins.open
+    builtins.compile subprocess.Popen subprocess.check_output runpy.run_path importlib.import_module pickle.loads
+    torch.load torch.hub.load torch._utils._rebuild_sparse_tensor torch._utils._rebuild_tensor
+    torch.storage._load_from_bytes torch.jit.load numpy.load numpy.core.multiarray._reconstruct _codecs.encode
+    codecs.decode socket.socket shutil.rmtree webbrowser.open ctypes.CDLL operator.attrgetter torch.UntypedStorage
+    torch.FloatTensor collections.OrderedDict.fromkeys
+""".split()
 
 
-@pytest.mark.parametrize(("module", "name"), FOREIGN)
-def test_a_foreign_name_is_refused_before_it_is_looked_up(module, name, tmp_path, monkeypatch):
+@pytest.mark.parametrize("name", FOREIGN)
+def test_a_foreign_name_is_refused_before_it_is_looked_up(name, tmp_path, monkeypatch):
     monkeypatch.setattr("importlib.import_module", lambda *names: pytest.fail("imported"))
+    parts = name.rsplit(".", 2 if "OrderedDict" in name else 1)
     with pytest.raises(PickleError, match="which weights do not need; no code was run"):
-        read_zip(zipped(tmp_path, of_names(module, name)))
+        read_zip(zipped(tmp_path, of_names(parts[0], ".".join(parts[1:]))))
 
 
 OPCODES = {
@@ -153,22 +116,18 @@ OPCODES = {
     "OBJ": b"\x80\x02(ccollections\nOrderedDict\no.",
     "NEWOBJ": b"\x80\x02ccollections\nOrderedDict\n)\x81.",
     "NEWOBJ_EX": b"\x80\x04ccollections\nOrderedDict\n)}\x92.",
-    "EXT1": b"\x80\x02\x82\x01.",
-    "EXT2": b"\x80\x02\x83\x01\x00.",
-    "PERSID": b"\x80\x02Pstorage\n.",
-    "STRING": b"\x80\x02S'a'\n.",
-    "UNICODE": b"\x80\x02Va\n.",
-    "FLOAT": b"\x80\x02F1\n.",
-    "INT": b"\x80\x02I1\n.",
-    "LONG": b"\x80\x02L1L\n.",
-    "LONG4": b"\x80\x02\x8b\x01\x00\x00\x00\x01.",
+    **{"EXT1": b"\x80\x02\x82\x01.", "EXT2": b"\x80\x02\x83\x01\x00.", "PERSID": b"\x80\x02Pstorage\n."},
+    **{
+        "STRING": b"\x80\x02S'a'\n.",
+        "UNICODE": b"\x80\x02Va\n.",
+        "FLOAT": b"\x80\x02F1\n.",
+        "INT": b"\x80\x02I1\n.",
+    },
+    **{"LONG": b"\x80\x02L1L\n.", "LONG4": b"\x80\x02\x8b\x01\x00\x00\x00\x01."},
     "BINBYTES": b"\x80\x03B\x01\x00\x00\x00a.",
     "BYTEARRAY8": b"\x80\x05\x96\x01\x00\x00\x00\x00\x00\x00\x00a.",
-    "NEXT_BUFFER": b"\x80\x05\x97.",
-    "FROZENSET": b"\x80\x04(\x91.",
-    "EMPTY_SET": b"\x80\x04\x8f.",
-    "DUP": b"\x80\x02N2.",
-    "POP": b"\x80\x02N0.",
+    **{"NEXT_BUFFER": b"\x80\x05\x97.", "FROZENSET": b"\x80\x04(\x91.", "EMPTY_SET": b"\x80\x04\x8f."},
+    **{"DUP": b"\x80\x02N2.", "POP": b"\x80\x02N0."},
 }
 
 
@@ -181,11 +140,9 @@ def test_an_opcode_that_no_tensors_need_is_refused(opcode, tmp_path):
 def test_what_runs_elsewhere_does_not_run_here(tmp_path):
     """The same bytes, read as pickles are, write a file."""
     mark = tmp_path / "ran"
-    for attack in (
-        Asks(exec, f"open({str(mark)!r}, 'w').close()"),
-        {"a": torch.zeros(2), "b": Asks(open, str(mark), "w")},
-        OrderedDict(a=[Asks(eval, f"open({str(mark)!r}, 'w').close()")]),
-    ):
+    code = f"open({str(mark)!r}, 'w').close()"
+    hidden = {"a": torch.zeros(2), "b": Asks(open, str(mark), "w")}
+    for attack in (Asks(exec, code), hidden, OrderedDict(a=[Asks(eval, code)])):
         torch.save(attack, tmp_path / "x.bin")
         with pytest.raises(PickleError, match="no code was run"):
             read_zip(tmp_path / "x.bin")
@@ -202,13 +159,8 @@ def tensor(
     count: int = 15, offset: int = 0, size: bytes = b"K\x03K\x05\x86", stride: bytes = b"K\x05K\x01\x86"
 ) -> bytes:
     """A dictionary of one tensor, as ``torch.save`` describes it."""
-    head, between, _, _, tail = TENSOR.split(b"%c")
-    del between
+    head, _, _, _, tail = TENSOR.split(b"%c")
     return head + bytes([count]) + b"tQK" + bytes([offset]) + size + stride + tail
-
-
-def test_a_tensor_made_by_hand_is_one(tmp_path):
-    assert read_zip(zipped(tmp_path, tensor()))["a"].shape == (3, 5)
 
 
 @pytest.mark.parametrize(
@@ -242,6 +194,7 @@ def test_a_tensor_made_by_hand_is_one(tmp_path):
     ],
 )
 def test_descriptions_that_make_no_sense(code, said, tmp_path):
+    assert read_zip(zipped(tmp_path, tensor()))["a"].shape == (3, 5)
     with pytest.raises(CheckpointError, match=said):
         read_zip(zipped(tmp_path, code))
 
@@ -273,10 +226,6 @@ def _changed(path: Path) -> None:
     path.write_bytes(content[:at] + b"\1" + content[at + 1 :])
 
 
-def _another_order(path: Path) -> None:
-    zipped(path.parent, tensor(), byteorder=b"big")
-
-
 def _two_roots(path: Path) -> None:
     with zipfile.ZipFile(path, "a") as archive:
         archive.writestr("other/data.pkl", tensor())
@@ -289,15 +238,12 @@ def _two_roots(path: Path) -> None:
         (_squeezed, "compressed or encrypted"),
         (_overlapping, "overlap|larger than the file"),
         (_changed, "Bad CRC"),
-        (_another_order, "another byte order"),
+        (lambda path: zipped(path.parent, tensor(), byteorder=b"big"), "another byte order"),
         (_two_roots, "has no data.pkl"),
         (lambda path: path.write_bytes(path.read_bytes()[:-30]), "not readable as a zip"),
         (lambda path: path.write_bytes(b""), "not readable as a zip"),
         (lambda path: path.write_bytes(b"PK\x03\x04" + b"\0" * 50), "not readable as a zip"),
-        (
-            lambda path: path.write_bytes(pickle.dumps({"a": 1})),
-            "is a pickle, which is not read, because it could run any code",
-        ),
+        (lambda path: path.write_bytes(pickle.dumps({"a": 1})), "is a pickle, which is not read"),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )

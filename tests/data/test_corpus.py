@@ -45,10 +45,8 @@ def test_many_distinct_sentences_of_both_classes(sentences):
 
 
 def test_seeded_and_independent_of_hash_randomisation(sentences):
-    code = (
-        "import zlib; from glassformer.data.corpus import europe_sentences as e;"
-        "print(zlib.crc32('\\n'.join(e()).encode()))"
-    )
+    code = "import zlib; from glassformer.data.corpus import europe_sentences as e;"
+    code += "print(zlib.crc32('\\n'.join(e()).encode()))"
     env = {"PYTHONHASHSEED": "7", "PYTHONPATH": ":".join(sys.path)}
     out = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert int(out.stdout) == zlib.crc32("\n".join(sentences).encode())
@@ -81,14 +79,12 @@ def test_hard_negatives_hold_a_trap():
 
 
 def test_as_a_data_set_no_sentence_stands_in_two_splits():
-    dataset = load_text_dataset("europe")
-    texts = {name: set(split.texts) for name, split in dataset.splits.items()}
-    assert list(texts) == ["train", "validation", "test"]
-    assert sum(map(len, dataset.splits.values())) == 20_000
-    assert not texts["train"] & texts["validation"]
-    assert not texts["train"] & texts["test"]
-    assert not texts["validation"] & texts["test"]
-    for split in dataset.splits.values():
+    splits = load_text_dataset("europe").splits
+    assert list(splits) == ["train", "validation", "test"]
+    assert sum(map(len, splits.values())) == 20_000
+    texts = [set(split.texts) for split in splits.values()]
+    assert sum(map(len, texts)) == len(set().union(*texts))
+    for split in splits.values():
         assert split.labels == [label_of(text) for text in split.texts]
 
 
@@ -104,45 +100,32 @@ def test_the_likeness_has_the_facts():
     assert len(texts) == 20_000
     assert texts == country_corpus.generate()
     seen = {word for text in texts for word in words(text)}
-    countries, pairs = (
-        set(country_corpus.COUNTRIES),
-        [x for pair in country_corpus.COUNTRIES.values() for x in pair],
-    )
+    countries, pairs = {*country_corpus.COUNTRIES}, country_corpus.COUNTRIES.values()
     assert len(countries) == 10
-    assert countries | set(pairs) | {w for family in country_corpus.GENDERED_NOUNS for w in family} <= seen
+    assert countries.union(*pairs, *country_corpus.GENDERED_NOUNS) <= seen
     assert len(country_corpus.PROFESSIONS) == 9
     assert len(country_corpus.CONNECTORS) == 4
     assert abs(np.mean(["opened a fair" in text for text in texts]) - 0.4) < 0.02
     assert country_corpus.COUNTRIES["canada"] == ("ottawa", "dollar")
 
 
-@pytest.mark.parametrize(
-    ("text", "label"),
-    [
-        ("In Spain, it rains.", 1),
-        ("paris and japan", 0),
-        ("uk!", 1),
-        ("ukraine", 0),
-        ("new_delhi, italy?", 1),
-    ],
-)
-def test_labels(text, label):
-    assert country_corpus.label_of(text) == label
+def test_labels():
+    texts = "In Spain, it rains.", "paris and japan", "uk!", "ukraine", "new_delhi, italy?"
+    assert list(map(country_corpus.label_of, texts)) == [1, 0, 1, 0, 1]
 
 
-def test_splits_share_no_sentence_and_a_likeness_says_so(tmp_path, monkeypatch):
-    monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path))
+def test_splits_share_no_sentence_and_a_likeness_says_so(put, tmp_path, monkeypatch):
+    for variable in ("GLASSFORMER_DATA", "XDG_CACHE_HOME"):
+        monkeypatch.setenv(variable, str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     dataset = load_text_dataset("countries-given")
     parts = [set(split.texts) for split in dataset.splits.values()]
     assert sum(map(len, parts)) == len(set().union(*parts))
     assert sum(map(len, dataset.splits.values())) == 20_000
     assert any("a generated substitute" in note for note in dataset.notes)
     assert "generated" in dataset.splits["test"].origin
-    (tmp_path / "given").mkdir()
     lines = [f"a{i} is in {'spain' if i % 2 else 'peru'}" for i in range(60)]
-    (tmp_path / "given" / "d2-corpus.txt").write_text("\n".join(lines) + "\n")
+    put("given/d2-corpus.txt", lines)
     dataset = load_text_dataset("countries-given")
     assert sorted(text for split in dataset.splits.values() for text in split.texts) == sorted(lines)
     assert not any("substitute" in note for note in dataset.notes)

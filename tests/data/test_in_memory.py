@@ -1,4 +1,4 @@
-"""Examples in memory: which columns a table has, what has no order, targets of one column or several."""
+"""Examples in memory: which columns a table has, what has no order, targets, and labels among the inputs."""
 
 from collections import Counter, OrderedDict, namedtuple
 from types import MappingProxyType
@@ -11,13 +11,15 @@ import torch
 
 from glassformer.data import check_labels, check_texts
 from glassformer.data.checks import check_weights
+from glassformer.data.columns import check_no_target_column, check_no_target_in_pairs, check_no_target_side
+from glassformer.data.dataset import TextSplit
 from glassformer.data.image import check_images
 from glassformer.data.in_memory import as_targets, column_with_longest_values, open_table, read_rows, table_of
 from glassformer.data.numbers import check_numbers
 from glassformer.data.questions import check_questions
 from glassformer.data.sentences import read_corpus
 from glassformer.data.tags import check_tags, check_words
-from glassformer.data.text_pairs import check_inputs
+from glassformer.data.text_pairs import TextPair, check_inputs
 from glassformer.errors import DataError
 
 FIRST, SECOND = ["a dog", "a cat", "a hen"], ["runs", "sits", "eats"]
@@ -86,12 +88,11 @@ def test_columns_are_taken_by_name(form):
 @pytest.mark.parametrize("form", NAMED)
 def test_one_column_is_a_list_and_two_are_pairs(form):
     assert check_texts(NAMED[form]({"premise": FIRST})) == FIRST
-    assert [pair.sides for pair in check_inputs(NAMED[form](COLUMNS))] == list(
-        zip(FIRST, SECOND, strict=True)
-    )
+    pairs = [pair.sides for pair in check_inputs(NAMED[form](COLUMNS))]
+    assert pairs == list(zip(FIRST, SECOND, strict=True))
     three = NAMED[form]({"id": [7, 8, 9], **COLUMNS})
     with pytest.raises(
-        DataError, match=r"a table with 3 columns \(id, premise, claim\), expected one column of texts"
+        DataError, match=r"a table with 3 columns \(id, premise, claim\), expected one column"
     ):
         check_inputs(three)
     with pytest.raises(DataError, match=r"a table with 2 columns .* Give the column of texts: "):
@@ -114,20 +115,11 @@ def test_the_code_of_a_message_takes_the_columns(form):
 @pytest.mark.parametrize(
     "X",
     [
-        np.array(FIRST)[:, None],
-        np.array(FIRST, object)[:, None],
-        np.array(FIRST, np.dtypes.StringDType())[:, None],
-        [[text] for text in FIRST],
-        [(text,) for text in FIRST],
-        iter(FIRST),
-        dict.fromkeys(FIRST, 1).keys(),
-        dict(enumerate(FIRST)).values(),
-        pd.Series(FIRST),
-        pd.Index(FIRST),
-        pd.Series(FIRST, dtype="category"),
-        pa.array(FIRST),
-        pa.chunked_array([FIRST]),
-        pa.array(FIRST).dictionary_encode(),
+        *(np.array(FIRST, kind)[:, None] for kind in (str, object, np.dtypes.StringDType())),
+        *([[text] for text in FIRST], [(text,) for text in FIRST], iter(FIRST)),
+        *(dict.fromkeys(FIRST, 1).keys(), dict(enumerate(FIRST)).values()),
+        *(pd.Series(FIRST), pd.Index(FIRST), pd.Series(FIRST, dtype="category")),
+        *(pa.array(FIRST), pa.chunked_array([FIRST]), pa.array(FIRST).dictionary_encode()),
     ],
 )
 def test_what_is_one_column(X):
@@ -152,27 +144,20 @@ UNORDERED = {
     "counter": (Counter(FIRST), "a Counter where a list"),
     "items": (dict(enumerate(FIRST)).items(), "dict_items where a list"),
     "text": ("a dog", "one string"),
-    "dict of lists of several lengths": (
-        {"data": FIRST, "names": SECOND[:1]},
-        r"Give one entry of it.*X\['data'\]",
-    ),
+    "dict of lists of several lengths": ({"data": FIRST, "names": SECOND[:1]}, r"Give one .*X\['data'\]"),
     "bytes": (b"a dog", "one string where a list"),
     "nothing": (None, "nothing where a list"),
     "number": (7, "an int where a list"),
     "array of no dimension": (np.array("a dog"), "an? ndarray where a list"),
 }
-READERS = {
-    "texts": check_texts,
-    "inputs": check_inputs,
-    "labels": check_labels,
-    "numbers": check_numbers,
+READERS = {"texts": check_texts, "inputs": check_inputs, "labels": check_labels, "numbers": check_numbers}
+READERS |= {
     "sentences": check_words,
     "pictures": check_images,
     "questions": check_questions,
-    "tags": lambda y: check_tags(y, [["a"]]),
-    "weights": lambda w: check_weights(w, 3),
     "corpus": read_corpus,
 }
+READERS |= {"tags": lambda y: check_tags(y, [["a"]]), "weights": lambda w: check_weights(w, 3)}
 
 
 ONE = {"text", "bytes"}
@@ -212,9 +197,8 @@ def test_two_columns_with_one_name():
 def test_columns_without_names_are_taken_by_place():
     X = pd.DataFrame(list(zip(FIRST, SECOND, strict=True)))
     assert table_of(X).names is None
-    assert read_rows(X, "X", "texts", max_columns=2, names=["a", "b"]) == list(
-        zip(FIRST, SECOND, strict=True)
-    )
+    found = read_rows(X, "X", "texts", max_columns=2, names=["a", "b"])
+    assert found == list(zip(FIRST, SECOND, strict=True))
     array = X.to_numpy()
     assert table_of(array).names is None
     assert read_rows(array, "X", "texts", max_columns=2) == list(zip(FIRST, SECOND, strict=True))
@@ -227,23 +211,20 @@ def test_columns_without_names_are_taken_by_place():
 LABELS, NUMBERS = ["yes", "no", "yes"], [1.5, 2.0, -3.0]
 
 
+@pytest.mark.parametrize("named", [pd.DataFrame, pa.table, dict, Frame, dataset])
+def test_one_column_of_targets_by_name(named):
+    one_column(lambda y: named({"y": y}))
+
+
 @pytest.mark.parametrize(
     "form",
-    [
-        lambda y: np.array(y)[:, None],
-        lambda y: pd.Series(y),
-        lambda y: pd.DataFrame({"y": y}),
-        lambda y: pa.array(y),
-        lambda y: pa.table({"y": y}),
-        lambda y: {"y": y},
-        lambda y: Frame({"y": y}),
-        lambda y: dataset({"y": y}),
-        lambda y: dataset({"y": y})["y"],
-        lambda y: tuple(y),
-        lambda y: iter(y),
-    ],
+    [lambda y: np.array(y)[:, None], pd.Series, pa.array, tuple, iter, lambda y: dataset({"y": y})["y"]],
 )
 def test_one_column_of_targets(form):
+    one_column(form)
+
+
+def one_column(form) -> None:
     assert check_labels(form(LABELS)) == LABELS
     assert check_numbers(form(NUMBERS)) == NUMBERS
     np.testing.assert_allclose(check_weights(form([1.0, 2.0, 3.0]), 3), [0.5, 1.0, 1.5])
@@ -279,20 +260,14 @@ def test_pictures_in_columns():
 
 def test_sentences_in_columns():
     words = [["a", "dog"], ["one"], ["the", "end", "."]]
-    for X in (
-        words,
-        pd.Series(words),
-        pd.DataFrame({"tokens": words}),
-        pa.table({"tokens": words})["tokens"],
-    ):
+    arrow = pa.table({"tokens": words})["tokens"]
+    for X in (words, pd.Series(words), pd.DataFrame({"tokens": words}), arrow):
         assert check_words(X) == words
         assert check_tags(X, words) == words
     assert check_words([["dog"], ["cat"]]) == [["dog"], ["cat"]]  # sentences of one word
     assert check_words(np.array([["a", "dog"], ["the", "cat"]])) == [["a", "dog"], ["the", "cat"]]
-    assert check_words(np.array([["New York is big"], ["so it is"]])) == [
-        ["New", "York", "is", "big"],
-        ["so", "it", "is"],
-    ]
+    found = check_words(np.array([["New York is big"], ["so it is"]]))
+    assert found == [["New", "York", "is", "big"], ["so", "it", "is"]]
 
 
 @pytest.mark.parametrize("form", NAMED)
@@ -307,11 +282,109 @@ def test_questions_by_name(form):
 def test_a_corpus_of_sentences_in_a_column():
     texts = ["a dog runs", "a dog sits", "a cat runs"]
     own = read_corpus(texts, min_count=1)
-    for X in (
-        pd.DataFrame({"text": texts}),
-        [[t] for t in texts] and np.array(texts)[:, None],
-        pa.table({"t": texts}),
-    ):
+    for X in (pd.DataFrame({"text": texts}), np.array(texts)[:, None], pa.table({"t": texts})):
         assert read_corpus(X, min_count=1).digest() == own.digest()
     grid = np.array([text.split() for text in texts])
     assert read_corpus(grid, min_count=1).digest() == own.digest()
+
+
+# --- a column that holds the labels is found, whatever it is called -----------------------------------
+
+
+N = 23
+TEXTS = [f"text number {i}" for i in range(N)]
+KINDS = [("pos", "neg", "none")[i * i % 3] for i in range(N)]
+CODES = [{"pos": 2, "neg": 0, "none": 1}[label] for label in KINDS]
+SIDES = [f"side {i % 4}" for i in range(N)]
+
+
+def refuse(columns, y, most=2):
+    return check_no_target_column(table_of(pd.DataFrame(columns)), y, most, "texts")
+
+
+@pytest.mark.parametrize(
+    ("column", "y"),
+    [
+        (KINDS, KINDS),
+        (KINDS, CODES),  # as LabelEncoder makes them
+        (CODES, KINDS),
+        (CODES, CODES),
+        (list(map(str, CODES)), [float(code) for code in CODES]),
+        ([f" {label.upper()} " for label in KINDS], KINDS),
+        (KINDS, [label == "pos" for label in KINDS]),  # one class against the others
+        ([float(i) for i in range(N)], list(range(N))),  # a number each
+        ([str(i / 7) for i in range(N)], [i / 7 for i in range(N)]),
+    ],
+)
+def test_a_column_of_the_labels_raises(column, y):
+    said = r"column 'label' of X holds the labels. Give the column of texts without the labels: fit\(X\['text'\], X\['label'\]\)"
+    with pytest.raises(DataError, match=said):
+        refuse({"text": TEXTS, "label": column}, y)
+    with pytest.raises(DataError, match=said):
+        refuse({"label": column, "text": TEXTS}, y)
+    with pytest.raises(DataError, match=said):
+        refuse({"id": range(7, 7 + N), "text": TEXTS, "label": column}, y)
+
+
+def test_a_column_by_any_other_name():
+    with pytest.raises(DataError, match="column 'x' of X holds the labels"):
+        refuse({"text": TEXTS, "x": KINDS}, CODES)
+    with pytest.raises(DataError, match=r"column 'x' .* Give the column of texts"):
+        refuse({"x": KINDS}, KINDS)
+
+
+def test_the_fix_names_both_sides_of_pairs():
+    with pytest.raises(DataError, match=r"fit\(X\[\['premise', 'hypothesis'\]\], X\['label'\]\)"):
+        refuse({"premise": TEXTS, "hypothesis": SIDES, "label": KINDS}, CODES)
+    with pytest.raises(DataError, match=r"fit\(X\[\['sentence1', 'sentence2'\]\], X\['score'\]\)"):
+        refuse({"sentence1": TEXTS, "sentence2": SIDES, "score": [i / 7 for i in range(N)]}, None)
+
+
+@pytest.mark.parametrize(
+    ("columns", "y"),
+    [
+        ({"text": TEXTS}, KINDS),
+        ({"premise": TEXTS, "hypothesis": SIDES}, KINDS),
+        ({"premise": TEXTS, "hypothesis": SIDES}, [float(i) for i in range(N)]),
+        ({"premise": TEXTS, "hypothesis": SIDES}, None),
+        ({"text": ["good", "bad"] * 10}, [1, 0] * 10),  # a few texts that are repeated
+        ({"a": ["x y", "z w"] * 10, "b": ["good", "bad"] * 10}, [1, 0] * 10),
+        ({"a": TEXTS, "topic": KINDS}, [int(i > 7) for i in range(N)]),  # tells something, not the label
+        ({"text": TEXTS, "label": KINDS}, [int(i > 7) for i in range(N)]),
+    ],
+)
+def test_what_is_no_label_is_left_alone(columns, y):
+    assert refuse(columns, y) is None
+
+
+def test_sides_of_tuples():
+    with pytest.raises(
+        DataError, match=r"the second text of each pair has one value for each.*\[pair\[0\] for"
+    ):
+        check_no_target_side([TEXTS, KINDS], CODES, "texts")
+    with pytest.raises(DataError, match=r"the first text of each pair is its label.*\[pair\[1\] for pair in"):
+        check_no_target_side([KINDS, TEXTS], KINDS, "texts")
+    check_no_target_side([TEXTS, SIDES], KINDS, "texts")
+
+
+@pytest.mark.parametrize(
+    ("sides", "said"),
+    [
+        ((TEXTS, KINDS), "column 'b c', read as the second text of pairs, has one value for each label. "),
+        (
+            (TEXTS, list(map(str, CODES))),
+            "column 'b c', read as the second text of pairs, holds the labels. ",
+        ),
+        ((list(map(str, CODES)), TEXTS), "column 'a', read as the first text of pairs, holds the labels. "),
+    ],
+)
+def test_sides_of_two_columns_of_a_table(sides, said):
+    pairs = [TextPair(*pair) for pair in zip(*sides, strict=True)]
+    fix = "Read only 'a': text_column a pair_column none"
+    if sides[1] is TEXTS:
+        fix = "Read only 'b c': text_column 'b c' pair_column none"
+    with pytest.raises(DataError) as raised:
+        check_no_target_in_pairs(TextSplit(pairs, CODES, "t.csv"), ("a", "b c"))
+    assert str(raised.value) == f"t.csv: {said}{fix}"
+    others = [TextPair(*pair) for pair in zip(TEXTS, SIDES, strict=True)]
+    assert check_no_target_in_pairs(TextSplit(others, CODES, "t.csv"), ("a", "b c")) is None

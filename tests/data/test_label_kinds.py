@@ -1,7 +1,5 @@
 """Labels that are no classes: what they look like is said, with what to do."""
 
-import json
-
 import pytest
 
 from glassformer.data.checks import check_classes, check_labels, check_pairs
@@ -13,31 +11,24 @@ from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import grouped_split, stratified_folds, stratified_split
 from glassformer.errors import DataError
 
+from .conftest import json_lines
+
+PRICES = [*(f"{i / 4}" for i in range(60)), "11,00", "60,00", "11"]
+FOOD = ["good", "good;food", "bad;food", "bad"]
+
 
 @pytest.mark.parametrize(
     ("labels", "what", "fix"),
     [
-        (
-            ["0.0", "0.31", "2.5", "1.7", "0.0"],
-            "numbers, not classes ('0.0', '0.31', '1.7')",
-            "bin them into a few",
-        ),
+        (["0.0", "0.31", "2.5", "1.7", "0.0"], "numbers, not classes ('0.0', '0.31', '1.7')", "bin them"),
         ([0.5, 1.5, 2.25, 3.75], "numbers", "Learn the numbers"),
-        (
-            [*(f"{i / 4}" for i in range(60)), "11,00", "60,00", "11"],
-            "numbers",
-            "Learn the numbers",
-        ),  # prices
+        (PRICES, "numbers", "Learn the numbers"),
         ([*range(40)] * 3 + [1000], "numbers", "Learn the numbers"),  # one that never comes again among many
         (list(range(30)), "numbers", "Learn the numbers"),
         (["['joy']", "['joy', 'fear']"], "lists, several labels", "label_separator"),
         (["joy", "fear", "joy|fear", "joy"], "several labels per example ('joy|fear')", "label_separator"),
         (["a", "b", "a, b"], "several labels", "label_separator"),
-        (
-            ["good", "good;food", "bad;food", "bad"],
-            "several labels per example ('bad;food', 'good;food')",
-            "label_separator",
-        ),
+        (FOOD, "several labels per example ('bad;food', 'good;food')", "label_separator"),
     ],
 )
 def test_what_they_look_like(labels, what, fix):
@@ -64,16 +55,10 @@ def test_what_may_be_classes(labels):
     assert find_label_problem(labels) is None
 
 
-def test_a_split_of_numbers_says_so():
-    with pytest.raises(DataError, match=r"the labels look like numbers, not classes.*Learn the numbers"):
-        stratified_split([f"{i / 7:.2f}" for i in range(30)], 0.2, 0)
-
-
-def test_lists_in_json_are_label_sets_and_fractions_say_so(tmp_path):
-    path = tmp_path / "a.jsonl"
-    path.write_text("".join(json.dumps({"text": f"t {i}", "label": ["a", "b"]}) + "\n" for i in range(4)))
+def test_lists_in_json_are_label_sets_and_fractions_say_so(put):
+    path = put("a.jsonl", json_lines({"text": f"t {i}", "label": ["a", "b"]} for i in range(4)))
     assert load_text_dataset(path, need_labels=True).splits["train"].labels == [("a", "b")] * 4
-    path.write_text("".join(json.dumps({"text": f"t {i}", "label": i + 0.5}) + "\n" for i in range(4)))
+    path = put("a.jsonl", json_lines({"text": f"t {i}", "label": i + 0.5} for i in range(4)))
     with pytest.raises(DataError, match=r"fraction.*the labels look like numbers"):
         load_text_dataset(path, need_labels=True)
 
@@ -94,17 +79,14 @@ def test_whole_numbers_of_two_files_meet(known, labels, wanted):
 
 
 def test_names_that_differ_in_case_meet_where_asked():
-    assert match_known_labels(["POS ", "neg", "none"], ["pos", "neg"], spelling=True) == [
-        "pos",
-        "neg",
-        "none",
-    ]
+    found = match_known_labels(["POS ", "neg", "none"], ["pos", "neg"], spelling=True)
+    assert found == ["pos", "neg", "none"]
     assert match_known_labels(["POS"], ["pos", "Pos"], spelling=True) == ["POS"]
 
 
-def test_splits_of_two_files_are_one_spelling(tmp_path):
-    (tmp_path / "train.csv").write_text("text,label\na b c,1\nd e f,0\ng h i,1\n")
-    (tmp_path / "test.csv").write_text("text,label\na b,1.0\nd e,0.0\n")
+def test_splits_of_two_files_are_one_spelling(put, tmp_path):
+    put("train.csv", "text,label\na b c,1\nd e f,0\ng h i,1\n")
+    put("test.csv", "text,label\na b,1.0\nd e,0.0\n")
     splits = load_text_dataset(tmp_path, need_labels=True).splits
     assert (splits["train"].labels, splits["test"].labels) == ([1, 0, 1], [1, 0])
 
@@ -112,12 +94,10 @@ def test_splits_of_two_files_are_one_spelling(tmp_path):
 @pytest.mark.parametrize(
     "road",
     [
-        lambda labels: check_labels(labels),
+        check_labels,
         lambda labels: check_classes([round(10 * x) for x in labels]),
         lambda labels: stratified_split(list(map(str, labels)), 0.2, 0),
-        lambda labels: grouped_split(
-            list(map(str, labels)), ["a", *map(str, range(len(labels) - 1))], 0.2, 0
-        ),
+        lambda labels: grouped_split([*map(str, labels)], ["a", *map(str, range(len(labels) - 1))], 0.2, 0),
         lambda labels: stratified_folds(list(map(str, labels)), 5, 0),
         lambda labels: check_pairs([f"text {x}" for x in labels], labels, "fit", "texts", "labels"),
     ],
@@ -127,30 +107,22 @@ def test_numbers_are_called_so_on_every_road(road):
         road([i / 7 for i in range(1, 60)])
 
 
-def test_a_class_of_one_may_be_left_out():
-    with pytest.raises(DataError, match=r"leave the class out with --set 'merge_labels=\{\"N/A\" = \"\"\}'"):
-        stratified_split(["a", "b"] * 9 + ["N/A"], 0.2, 0)
+TWINS = [("good", other) for other in ("Good", "good\u200b", "\ufeffgood", "go\u200dod")]
+TWINS += [
+    ("co-op", "co\u00ad-op"),
+    ("good film", "good\u00a0film"),
+    ("1", "1.0"),
+    ("caf\u00e9", "cafe\u0301"),
+]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ("Cat", "cat"),
-        ("good", "good\u200b"),
-        ("good", "\ufeffgood"),
-        ("co-op", "co\u00ad-op"),
-        ("good", "go\u200dod"),
-        ("good film", "good\u00a0film"),
-        ("1", "1.0"),
-        ("caf\u00e9", "cafe\u0301"),
-    ],
-)
-def test_one_class_in_two_ways_is_told_and_merged(one, other):
-    labels = [one, other, "bad"] * 2
-    split = TextSplit([f"text {i}" for i in range(6)], labels, "a.csv")
+@pytest.mark.parametrize("names", TWINS)
+def test_one_class_in_two_ways_is_told_and_merged(names):
+    split = TextSplit([f"text {i}" for i in range(6)], [*names, "bad"] * 2, "a.csv")
     (finding,) = twin_classes({"train": split}, {})
-    assert finding.severity == "warning"
-    assert " and ".join(map(repr, sorted([one, other]))) in finding.message
+    assert (finding.severity, finding.count) == ("warning", 1)
+    assert finding.fix == "merge them with --set merge_labels=spelling"
+    assert " and ".join(map(repr, sorted(names))) in finding.message
     merged, said = apply_repairs(TextDataset("a", {"train": split}), "spelling", False)
     assert len(set(merged.splits["train"].labels)) == 2
     assert len(said) == 1

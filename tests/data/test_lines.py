@@ -64,14 +64,15 @@ def test_ends_across_the_pieces_of_a_file(tmp_path, monkeypatch, chunk):
         assert [line.rstrip("\r\n") for line in text_lines(path)] == split_lines(text)
 
 
-def _write(path, lines, end):
-    path.write_bytes(end.join([*lines, ""]).encode())
-    return path
+@pytest.fixture
+def write(put):
+    """``write("a.txt", lines, end)``: the path of a file whose lines end so."""
+    return lambda name, lines, end: put(name, end.join([*lines, ""]))
 
 
 @every_end
-def test_plain_text(tmp_path, monkeypatch, end):
-    path = _write(tmp_path / "a.txt", ["one text", "", "two texts"], end)
+def test_plain_text(write, monkeypatch, end):
+    path = write("a.txt", ["one text", "", "two texts"], end)
     assert read_lines(path) == (["one text", "two texts"], [1, 3])
     assert load_text_dataset(path).splits["train"].texts == ["one text", "two texts"]
     assert [(row.text, row.row) for row in read_rows(path)] == [("one text", 1), ("", 2), ("two texts", 3)]
@@ -81,14 +82,14 @@ def test_plain_text(tmp_path, monkeypatch, end):
 
 @every_end
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl"])
-def test_tables(tmp_path, end, name):
+def test_tables(write, end, name):
     rows = [("a good film", "pos"), ("a bad film", "neg"), ("no film", "neg")]
     if name == "a.jsonl":
         lines = [json.dumps({"text": text, "label": label}) for text, label in rows]
     else:
         between = "\t" if name == "a.tsv" else ","
         lines = [between.join(row) for row in [("text", "label"), *rows]]
-    path = _write(tmp_path / name, lines, end)
+    path = write(name, lines, end)
     table = read_table(path)
     assert [*zip(table.read("text"), table.read("label"), strict=True)] == rows
     assert [*StreamedTable(path, lambda *_: None).sample().read("label")] == ["pos", "neg", "neg"]
@@ -97,64 +98,44 @@ def test_tables(tmp_path, end, name):
 
 @every_end
 @pytest.mark.parametrize("name", ["train.conll", "train.txt", "a.conllu"])
-def test_conll(tmp_path, end, name):
-    path = _write(tmp_path / name, ["Ann\tB-per", "saw\tO", "", "Rome\tB-loc"], end)
+def test_conll(write, end, name):
+    path = write(name, ["Ann\tB-per", "saw\tO", "", "Rome\tB-loc"], end)
     split = load_tagged(path).splits["train"]
     assert split.words == [["Ann", "saw"], ["Rome"]]
     assert split.tags == [["B-per", "O"], ["B-loc"]]
 
 
 @every_end
-def test_translations_line_by_line(tmp_path, end):
-    _write(tmp_path / "a.en", ["one", "two", "three"], end)
-    _write(tmp_path / "a.de", ["eins", "zwei", "drei"], "\n")
+def test_pairs_with_a_tab_and_tests_of_word_vectors(write, end):
+    path = write("a.txt", ["one\ttwo", "three\tfour"], end)
+    pairs = [row.text.sides for row in gather_pairs(InputRequest([str(path)]))]
+    assert pairs == [("one", "two"), ("three", "four")]
+    assert _lines(write("b.txt", [": capitals", "a b c d"], end)) == [(1, ": capitals"), (2, "a b c d")]
+
+
+@every_end
+def test_translations_line_by_line(write, tmp_path, end):
+    write("a.en", ["one", "two", "three"], end)
+    write("a.de", ["eins", "zwei", "drei"], "\n")
     split = load_pairs(tmp_path / "a").splits["train"]
     assert (split.source, split.target) == (["one", "two", "three"], ["eins", "zwei", "drei"])
 
 
 @every_end
-def test_pairs_with_a_tab(tmp_path, end):
-    path = _write(tmp_path / "a.txt", ["one\ttwo", "three\tfour"], end)
-    assert [row.text.sides for row in gather_pairs(InputRequest([str(path)]))] == [
-        ("one", "two"),
-        ("three", "four"),
-    ]
-
-
-@every_end
-def test_tests_of_word_vectors(tmp_path, end):
-    path = _write(tmp_path / "a.txt", [": capitals", "a b c d"], end)
-    assert _lines(path) == [(1, ": capitals"), (2, "a b c d")]
-
-
-@every_end
 @pytest.mark.parametrize("fault", [b"caf\xe9", b"a\x00b"])
-def test_a_fault_has_the_number_of_its_line(tmp_path, end, fault):
-    path = tmp_path / "a.txt"
-    path.write_bytes(end.encode().join([b"one", b"two", fault, b"four"]))
+def test_a_fault_has_the_number_of_its_line(put, end, fault):
     with pytest.raises(DataError, match=r"a\.txt, line 3: "):
-        check_utf8(path)
+        check_utf8(put("a.txt", end.encode().join([b"one", b"two", fault, b"four"])))
 
 
-@pytest.mark.parametrize(
-    ("encoding", "shown"),
-    [
-        ("utf-32", "utf-32"),
-        ("utf-16", "utf-16"),
-        ("utf-16-le", "utf-16-le"),
-        ("utf-16-be", "utf-16-be"),
-        ("utf-32-le", "utf-32-le"),
-        ("utf-32-be", "utf-32-be"),
-    ],
-)
-def test_encodings_of_wide_letters_are_named(tmp_path, encoding, shown):
-    path = tmp_path / "a.csv"
-    path.write_bytes("text,label\nfilm \u017c,1\nplot,0\n".encode(encoding))
+@pytest.mark.parametrize("name", ["utf-32", "utf-16", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_encodings_of_wide_letters_are_named(put, name):
+    path = put("a.csv", "text,label\nfilm \u017c,1\nplot,0\n".encode(name))
     with pytest.raises(DataError) as error:
         read_table(path)
-    assert error.value.what == f"the file is {shown.upper()}"
-    assert error.value.fix == f"Read it with --encoding {shown}, or save it as UTF-8"
-    with reading(shown):
+    assert error.value.what == f"the file is {name.upper()}"
+    assert error.value.fix == f"Read it with --encoding {name}, or save it as UTF-8"
+    with reading(name):
         assert read_table(path).read("text") == ["film \u017c", "plot"]
 
 
@@ -164,23 +145,23 @@ def test_encodings_of_wide_letters_are_named(tmp_path, encoding, shown):
 ROWS = ["key,text,note", "a1,plain,x", "a2,café – “très bon”,y", 'a3,"two\nlines",z']
 
 
-def table(path: Path, encoding: str, rows: list[str] = ROWS) -> Path:
-    path.write_bytes("\r\n".join(rows).encode(encoding))
+def table(path: Path, encoding: str) -> Path:
+    path.write_bytes("\r\n".join(ROWS).encode(encoding))
     return path
 
 
 @pytest.mark.parametrize("name", ["cp1252", "utf-16", "utf-16-le", "mac_roman"])
-@pytest.mark.parametrize("read", ["table", "streamed", "lines", "whole"])
-def test_a_table_in_another_encoding_is_read_as_its_utf8_copy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, read: str
-):
-    def found(path: Path) -> object:
-        if read == "table":
-            return [read_table(path).read(column) for column in ("key", "text", "note")]
-        if read == "streamed":
-            return list(StreamedTable(path, raise_error).rows())
-        return list(text_lines(path, newline="")) if read == "lines" else read_utf8(path)
-
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda path: [read_table(path).read(column) for column in ("key", "text", "note")],
+        lambda path: list(StreamedTable(path, raise_error).rows()),
+        lambda path: list(text_lines(path, newline="")),
+        read_utf8,
+    ],
+    ids=["table", "streamed", "lines", "whole"],
+)
+def test_a_table_in_another_encoding_is_read_as_its_utf8_copy(tmp_path, monkeypatch, name, found):
     monkeypatch.setenv(ENCODING_VARIABLE, name)
     there, copy = table(tmp_path / "a.csv", name), table(tmp_path / "b.csv", "utf-8-sig")
     check_utf8(there)
@@ -191,45 +172,37 @@ def test_a_table_in_another_encoding_is_read_as_its_utf8_copy(
     ("content", "fix"),
     [
         ("text\ncafé – bon\n".encode("cp1252"), "--encoding cp1252"),
-        ("text\ncafé\n".encode("utf-16"), "--encoding utf-16"),
-        ("text\ncafé, déjà vu, naïf\n".encode() + b"caf\xe9\n", r"\. Save it as UTF-8"),
-        (b"text\n\x81\x8d\n", r"\. Save it as UTF-8"),
+        ("text\ncafé, déjà vu, naïf\n".encode() + b"caf\xe9\n", r"\. Save it as UTF-8"),  # damaged UTF-8
+        (b"text\n\x81\x8d\n", r"\. Save it as UTF-8"),  # none that shows
     ],
-    ids=["cp1252", "utf-16", "damaged UTF-8", "none that shows"],
 )
-def test_the_message_names_the_encoding_that_reads_it(tmp_path: Path, content: bytes, fix: str):
-    (tmp_path / "a.csv").write_bytes(content)
+def test_the_message_names_the_encoding_that_reads_it(put, content, fix):
     with pytest.raises(DataError, match=fix):
-        read_table(tmp_path / "a.csv")
+        read_table(put("a.csv", content))
 
 
 @pytest.mark.parametrize(
     ("name", "what"),
     [("cp1253x", "no encoding"), ("rot13", "no encoding"), ("utf-7", "cannot be distinguished from UTF-8")],
 )
-def test_a_wrong_encoding_is_one_clear_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, what: str
-):
+def test_a_wrong_encoding_is_one_clear_line(tmp_path, monkeypatch, name, what):
     monkeypatch.setenv(ENCODING_VARIABLE, name)
     with pytest.raises(ConfigError, match=what):
         read_table(table(tmp_path / "a.csv", "cp1252"))
 
 
-def test_bytes_that_the_named_encoding_lacks_are_refused_row_by_row(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_bytes_that_the_named_encoding_lacks_are_refused_row_by_row(put, monkeypatch):
     monkeypatch.setenv(ENCODING_VARIABLE, "cp1252")
-    (tmp_path / "a.csv").write_bytes(b"key,text\na1,caf\xe9\na2,\x81\n")
+    path = put("a.csv", b"key,text\na1,caf\xe9\na2,\x81\n")
     with pytest.raises(DataError, match="not cp1252"):
-        read_rows(tmp_path / "a.csv")
-    good, bad = read_rows(tmp_path / "a.csv", InputRequest([], skip=True))
+        read_rows(path)
+    good, bad = read_rows(path, InputRequest([], skip=True))
     assert (good.text, bad.error, bad.other_columns) == ("café", "not cp1252", {"key": "a2"})
 
 
-def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(tmp_path: Path):
-    lines = [b"key,text,note", b"a1,caf\xe9,n\xe9", b"a2,one,two,three", b"a3,", b"a4,good,z"]
-    (tmp_path / "a.csv").write_bytes(b"\n".join(lines))
-    rows = read_rows(tmp_path / "a.csv", InputRequest([], "text", skip=True))
+def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(put):
+    path = put("a.csv", b"key,text,note\na1,caf\xe9,n\xe9\na2,one,two,three\na3,\na4,good,z")
+    rows = read_rows(path, InputRequest([], "text", skip=True))
     assert [(row.row, row.other_columns["key"], row.other_columns["note"]) for row in rows] == [
         (2, "a1", "n\ufffd"),
         (3, "a2", ""),  # a stray separator moves what stands behind it
@@ -237,8 +210,6 @@ def test_rows_that_cannot_be_used_keep_what_can_be_read_of_them(tmp_path: Path):
         (5, "a4", "z"),
     ]
     assert rows[0].text == "caf\ufffd"
-    (tmp_path / "a.jsonl").write_bytes(b'{"text": "caf\xe9", "key": 7}\n{"text": "good", "key": 8}\n')
-    assert [row.other_columns for row in read_rows(tmp_path / "a.jsonl", InputRequest([], skip=True))] == [
-        {"key": "7"},
-        {"key": "8"},
-    ]
+    path = put("a.jsonl", b'{"text": "caf\xe9", "key": 7}\n{"text": "good", "key": 8}\n')
+    found = read_rows(path, InputRequest([], skip=True))
+    assert [row.other_columns for row in found] == [{"key": "7"}, {"key": "8"}]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer, models
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.masking import MaskedStream, MaskSettings, chunk_texts, clean_around_mask, mask_tokens
@@ -100,6 +101,19 @@ def stream_of(tokenizer, next_sentence=False, seed=3, tokens=301):
     return make_stream(table, tokenizer, 32, BatchSettings(0, tokens), seed, next_sentence)
 
 
+def batches(stream, epochs: int):
+    """What the stream packs, with what it packs it of."""
+    for epoch in range(epochs):
+        for step in stream.steps(epoch):
+            yield from ((micro, stream.pack(micro)) for micro in step)
+
+
+def unmasked(batch) -> torch.Tensor:
+    wanted = batch.ids.clone()
+    wanted[batch.rows] = batch.labels
+    return wanted
+
+
 @pytest.mark.parametrize("pairs", [False, True])
 def test_batches_are_framed_and_repeat_for_the_same_epoch_only(tokenizer, pairs):
     stream = stream_of(tokenizer, pairs)
@@ -117,40 +131,27 @@ def test_batches_are_framed_and_repeat_for_the_same_epoch_only(tokenizer, pairs)
         assert ids[-1] == sep
         assert (ids == sep).sum() == (2 if pairs else 1)
     assert (one.segments is not None) == pairs
-    masked = sum(len(stream.pack(m).rows) for step in steps for m in step)
+    masked = sum(len(batch.rows) for _, batch in batches(stream, 1))
     assert abs(masked - stream.examples) < 5 * math.sqrt(stream.examples)
-    wanted = one.ids.clone()
-    wanted[one.rows] = one.labels
     if not pairs:
-        for i, text in zip(one.index, one.packing.split(wanted), strict=True):
+        for i, text in zip(one.index, one.packing.split(unmasked(one)), strict=True):
             assert text[1:-1].tolist() == stream.table[int(i)].tolist()
 
 
 def test_half_of_the_second_segments_follow_the_first(tokenizer):
     stream = stream_of(tokenizer, True)
     strangers, follows = [], 0
-    for epoch in range(20):
-        for step in stream.steps(epoch):
-            for micro in step:
-                batch = stream.pack(micro)
-                wanted = batch.ids.clone()
-                wanted[batch.rows] = batch.labels
-                strangers += batch.is_random_next.tolist()
-                parts = zip(
-                    micro[1],
-                    batch.packing.split(wanted),
-                    batch.packing.split(batch.segments),
-                    batch.is_random_next,
-                    strict=True,
-                )
-                for i, ids, segments, strange in parts:
-                    assert len(ids) <= 32
-                    first, second = ids[segments == 0][1:-1], ids[segments == 1][:-1]
-                    assert len(first)
-                    assert len(second)
-                    if not strange:
-                        follows += 1
-                        assert [*first.tolist(), *second.tolist()] == stream.table[int(i)].tolist()
+    for micro, batch in batches(stream, 20):
+        strangers += batch.is_random_next.tolist()
+        split = batch.packing.split(unmasked(batch)), batch.packing.split(batch.segments)
+        for i, ids, segments, strange in zip(micro[1], *split, batch.is_random_next, strict=True):
+            assert len(ids) <= 32
+            first, second = ids[segments == 0][1:-1], ids[segments == 1][:-1]
+            assert len(first)
+            assert len(second)
+            if not strange:
+                follows += 1
+                assert [*first.tolist(), *second.tolist()] == stream.table[int(i)].tolist()
     assert within(sum(strangers), len(strangers), 0.5)
     assert follows > 100
 
@@ -159,22 +160,18 @@ def test_lengths_do_not_tell_strangers_from_what_follows():
     """Reviews of many lengths, chunks of at most 40: a pair's length is that of a chunk either way."""
     rng = np.random.default_rng(7)
     words = ["the", "dog", "ran", "over", "hill", "red"]
-    texts = [
-        " ".join(
-            " ".join(rng.choice(words, int(rng.integers(3, 9)))) + " ." for _ in range(rng.integers(1, 23))
-        )
-        for _ in range(300)
-    ]
+
+    def sentence() -> str:
+        return " ".join(rng.choice(words, int(rng.integers(3, 9)))) + " ."
+
+    texts = [" ".join(sentence() for _ in range(rng.integers(1, 23))) for _ in range(300)]
     own = wordpiece_tokenizer(texts, vocab_size=101, min_count=1)
     table = chunk_texts(own, texts, 37)
     stream = make_stream(table, own, 40, BatchSettings(0, 400))
     lengths: dict[int, list[int]] = {0: [], 1: []}
-    for epoch in range(3):
-        for step in stream.steps(epoch):
-            for micro in step:
-                batch = stream.pack(micro)
-                for length, strange in zip(batch.packing.lengths, batch.is_random_next.tolist(), strict=True):
-                    lengths[strange].append(length)
+    for _, batch in batches(stream, 3):
+        for length, strange in zip(batch.packing.lengths, batch.is_random_next.tolist(), strict=True):
+            lengths[strange].append(length)
     whole = {kind: np.mean(np.array(found) == 40) for kind, found in lengths.items()}
     assert min(map(len, lengths.values())) > 300
     assert whole[0] > 0.4
@@ -182,8 +179,6 @@ def test_lengths_do_not_tell_strangers_from_what_follows():
 
 
 def test_a_vocabulary_without_mask_is_refused(tokenizer):
-    from tokenizers import Tokenizer, models
-
     with pytest.raises(DataError, match=r"lacks \[MASK\]"):
         MaskSettings.of(Tokenizer(models.WordLevel({"a": 0}, unk_token="a")))
 

@@ -17,6 +17,8 @@ from glassformer.data.tags import (
 from glassformer.errors import ConfigError, DataError
 from glassformer.targets.token_tags import tag_metrics, word_log_loss
 
+from .conftest import by_code
+
 # "Ann left New York" twice, then two places side by side; the spans are the same in every spelling.
 SPANS = [[("PER", 0, 1), ("LOC", 2, 4)], [("LOC", 0, 2), ("LOC", 2, 3)], []]
 BIO = [["B-PER", "O", "B-LOC", "I-LOC"], ["B-LOC", "I-LOC", "B-LOC"], ["O", "O"]]
@@ -47,23 +49,27 @@ SURE = {  # read without a question
     "BMEWO": (lettered(BIOES, {"S": "W"}), "BIOES"),
     "IOE": ([["E-PER", "O", "I-LOC", "E-LOC"], ["I-LOC", "E-LOC", "E-LOC"], ["O", "O"]], "BIOES"),
 }
+
+
+def written(form: str, tags=BIO, lower: bool = False, outside: str = "O"):
+    return spelled(tags, lambda letter, kind: form.format(letter.lower() if lower else letter, kind), outside)
+
+
 ASKED = {  # spelling -> tags and the scheme that they look like
-    "B_LOC": (spelled(BIO, lambda a, k: f"{a}_{k}"), "BIO"),
-    "B/LOC": (spelled(BIO, lambda a, k: f"{a}/{k}"), "BIO"),
-    "B:LOC": (spelled(BIO, lambda a, k: f"{a}:{k}"), "BIO"),
-    "B LOC": (spelled(BIO, lambda a, k: f"{a} {k}"), "BIO"),
-    "LOC-B": (spelled(BIO, lambda a, k: f"{k}-{a}"), "BIO"),
-    "LOC_B": (spelled(BIO, lambda a, k: f"{k}_{a}"), "BIO"),
-    "b-LOC": (spelled(BIO, lambda a, k: f"{a.lower()}-{k}", "o"), "BIO"),
-    "b_LOC": (spelled(BIO, lambda a, k: f"{a.lower()}_{k}"), "BIO"),
-    "LOC-b": (spelled(BIO, lambda a, k: f"{k}-{a.lower()}"), "BIO"),
-    "zero for O": (spelled(BIO, lambda a, k: f"{a}-{k}", "0"), "BIO"),
-    "small o": (spelled(BIO, lambda a, k: f"{a}-{k}", "o"), "BIO"),
-    "S_LOC": (spelled(BIOES, lambda a, k: f"{a}_{k}"), "BIOES"),
-    "LOC-S": (spelled(BIOES, lambda a, k: f"{k}-{a}"), "BIOES"),
-    "U/LOC": (spelled(lettered(BIOES, {"E": "L", "S": "U"}), lambda a, k: f"{a}/{k}"), "BIOES"),
-    "W_LOC": (spelled(lettered(BIOES, {"S": "W"}), lambda a, k: f"{a}_{k}"), "BIOES"),
-    "I_LOC of IOB1": (spelled(IOB1, lambda a, k: f"{a}_{k}"), "BIO"),
+    **{
+        form.format("B", "LOC"): (written(form), "BIO")
+        for form in ("{}_{}", "{}/{}", "{}:{}", "{} {}", "{1}-{0}", "{1}_{0}")
+    },
+    "b-LOC": (written("{}-{}", lower=True, outside="o"), "BIO"),
+    "b_LOC": (written("{}_{}", lower=True), "BIO"),
+    "LOC-b": (written("{1}-{0}", lower=True), "BIO"),
+    "zero for O": (written("{}-{}", outside="0"), "BIO"),
+    "small o": (written("{}-{}", outside="o"), "BIO"),
+    "S_LOC": (written("{}_{}", BIOES), "BIOES"),
+    "LOC-S": (written("{1}-{0}", BIOES), "BIOES"),
+    "U/LOC": (written("{}/{}", lettered(BIOES, {"E": "L", "S": "U"})), "BIOES"),
+    "W_LOC": (written("{}_{}", lettered(BIOES, {"S": "W"})), "BIOES"),
+    "I_LOC of IOB1": (written("{}_{}", IOB1), "BIO"),
 }
 
 
@@ -80,9 +86,8 @@ def test_what_is_sure_is_read_without_a_question(name):
         assert (reading.tags, reading.message) == (tags, "")
     elif name != "BMES":
         assert reading.message.endswith(f"are read as {scheme}")
-        assert not [
-            i for own in reading.tags for i in malformed_positions(own, scheme)
-        ]  # IOB1 breaks no rule of its own
+        # IOB1 breaks no rule of its own.
+        assert not any(malformed_positions(own, scheme) for own in reading.tags)
 
 
 def test_chinese_words_are_marked_by_letters_alone():
@@ -190,9 +195,8 @@ def test_other_data_that_a_model_cannot_have_are_named():
         read_tags_like_model([["B-LOC", "O"]], "auto", "plain", ["O", "LOC"])
     assert read_tags_like_model(numbered(BIO), NAMES, "BIO", CLASSES) == BIO
     assert read_tags_like_model([["O", "-100"]], "auto", "BIO", CLASSES) == [["O", "-100"]]
-    assert read_tags_like_model([["0", "3"]], "auto", "plain", ["0", "3"]) == [
-        ["0", "3"]
-    ]  # a model from before
+    from_before = read_tags_like_model([["0", "3"]], "auto", "plain", ["0", "3"])
+    assert from_before == [["0", "3"]]
 
 
 @pytest.mark.parametrize(
@@ -201,12 +205,7 @@ def test_other_data_that_a_model_cannot_have_are_named():
         (["O", "B-LOC", "I-LOC"], "BIO", None, ""),
         (["O", "I-LOC", "I-PER"], "BIO", None, ""),
         (["O", "B_LOC", "I_LOC"], "BIO", ["O", "B-LOC", "I-LOC"], "'B_LOC' as 'B-LOC'"),
-        (
-            ["O", "LOC-B", "LOC-I", "LOC-E", "LOC-S"],
-            "BIOES",
-            ["O", "B-LOC", "I-LOC", "E-LOC", "S-LOC"],
-            "LOC-B",
-        ),
+        ([f"LOC-{x}" for x in "BIES"], "BIOES", [f"{x}-LOC" for x in "BIES"], "LOC-B"),
         (["LABEL_0", "LABEL_1"], "plain", None, "no names"),
         (["O", "B-LOC", "I-LOC", "X", "[CLS]", "[SEP]"], "BIO", None, "X, [CLS]"),
         (["NOUN", "VERB"], "plain", None, ""),
@@ -232,10 +231,9 @@ def test_words_without_a_tag_count_in_no_metric():
     assert figures["accuracy"] == seqeval.accuracy_score(*plain) == 4 / 5
     assert (figures["words"], figures["entities"]) == (5, 3)
     assert sorted(figures["by_kind"]) == ["LOC", "PER"]
-    p = [[0.5, 0.5], [0.1, 0.9], [0.25, 0.75]]
-    assert word_log_loss(np.array(p), ["O", "-100", "B-x"], ["O", "B-x"]) == pytest.approx(
-        -(np.log(0.5) + np.log(0.75)) / 2
-    )
+    p = np.array([[0.5, 0.5], [0.1, 0.9], [0.25, 0.75]])
+    loss = word_log_loss(p, ["O", "-100", "B-x"], ["O", "B-x"])
+    assert loss == pytest.approx(-(np.log(0.5) + np.log(0.75)) / 2)
 
 
 def test_spans_go_over_words_without_a_tag():
@@ -257,22 +255,20 @@ def examined(tags, scheme="auto"):
 
 def test_the_doctor_asks_and_goes_on():
     tags = ASKED["B_LOC"][0]
-    report = examined(tags)
-    asked = next(f for f in report.findings if f.code == "tag-scheme")
+    asked = by_code(examined(tags))["tag-scheme"]
     assert asked.severity == "warning"
     assert "scheme=BIO" in asked.fix
     report = examined(tags, "BIO")
     assert report.figures["scheme"] == "BIO"
     assert report.figures["splits"]["train"]["spans"] == {"LOC": 3, "PER": 1}
-    assert next(f for f in report.findings if f.code == "tag-scheme").severity == "note"
+    assert by_code(report)["tag-scheme"].severity == "note"
     report = examined(numbered(BIO))
-    assert "numbers without names" in next(f for f in report.findings if f.code == "tag-scheme").message
+    assert "numbers without names" in by_code(report)["tag-scheme"].message
     assert "0" not in report.figures["splits"]["train"]["spans"]
 
 
 def test_the_doctor_counts_words_without_a_tag():
     report = examined([["B-LOC", "-100", "I-LOC"], ["-100", "O"], ["-100", "O"]])
-    assert "3 words have the tag -100" in next(f for f in report.findings if f.code == "not-tagged").message
+    assert "3 words have the tag -100" in by_code(report)["not-tagged"].message
     assert report.figures["splits"]["train"]["spans"] == {"LOC": 1}
-    balance = next(f for f in report.findings if f.code == "tag-balance")
-    assert "of 4 words are in a span; 2 sentences have none" in balance.message
+    assert "of 4 words are in a span; 2 sentences have none" in by_code(report)["tag-balance"].message

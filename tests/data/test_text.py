@@ -44,6 +44,7 @@ def minilm_folder() -> Path:
         ("<p class='x'>don't</P>", "don't", "don t"),
         ("a<!-- hidden <b> -->b", "a b", "a b"),
         ("Quán_ăn này tệ!", "Quán_ăn này tệ!", "Quán ăn này tệ"),
+        ("te\u0323\u0302!", "te\u0323\u0302!", "tệ"),  # letters are kept whole
         ("हिन्दी भाषा — 好。", "हिन्दी भाषा — 好。", "हिन्दी भाषा 好"),
     ],
 )
@@ -51,10 +52,19 @@ def test_cleaning(text, html, words):
     assert clean_text(text, "none") == text
     assert clean_text(text, "html") == html
     assert clean_text(text, "words") == words
+    with pytest.raises(DataError, match="Known: none, html, words"):
+        clean_text(text, "all")  # type: ignore[arg-type]
 
 
-def test_decomposed_letters_are_kept_whole():
-    assert clean_text(unicodedata.normalize("NFD", "tệ!"), "words") == "tệ"
+def test_syllables_serves_segmented_and_plain_text():
+    segmented = ["nhà_hàng này rất ngon", "phục_vụ tệ , không quay lại", "quán sạch_sẽ và nhà_hàng đẹp"]
+    plain = [text.replace("_", " ") for text in segmented]
+    assert clean_text("Nhà_hàng  này<br />rất_là ngon _ _", "syllables") == "Nhà hàng này rất là ngon _ _"
+    assert [clean_text(text, "syllables") for text in segmented] == plain
+    tokenizer = word_tokenizer(plain, min_count=1)
+    one, other = (encode(tokenizer, texts, max_length=64, clean="syllables") for texts in (segmented, plain))
+    assert one.ids.tolist() == other.ids.tolist()
+    assert "nhà_hàng" in word_tokenizer(segmented, min_count=1).get_vocab()
 
 
 @given(st.text())
@@ -64,42 +74,24 @@ def test_cleaning_twice_changes_nothing_more_in_words(text):
     assert all(c == " " or unicodedata.category(c)[0] in "LMN" for c in once)
 
 
-def test_unknown_cleaning():
-    with pytest.raises(DataError, match="Known: none, html, words"):
-        clean_text("a", "all")  # type: ignore[arg-type]
-
-
 # --- tokenizers -------------------------------------------------------------------------------
 
 
 def test_word_vocabulary():
     tokenizer = word_tokenizer(FILMS, min_count=10)
-    vocabulary = sorted(
-        tokenizer.get_vocab(), key=tokenizer.get_vocab()["a"].__class__ and tokenizer.get_vocab().get
-    )
+    known = tokenizer.get_vocab()
+    vocabulary = sorted(known, key=known.get)
     assert vocabulary[:5] == ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
     assert vocabulary[5:7] == ["a", "film"]  # most frequent first, then by name
     assert set(vocabulary[5:]) == {"a", "film", "good", "tệ"}
-    assert tokenizer.encode("A GOOD film, unseen").tokens == [
-        "[CLS]",
-        "a",
-        "good",
-        "film",
-        "[UNK]",
-        "[UNK]",
-        "[SEP]",
-    ]
-
-
-def test_word_boundaries():
-    tokenizer = word_tokenizer(FILMS, min_count=1, add_special_tokens=False)
-    assert tokenizer.encode("don't go, quán_ăn").tokens == ["don't", "go", ",", "quán_ăn"]
-
-
-def test_vocabulary_size_and_no_words():
+    tokens = tokenizer.encode("A GOOD film, unseen").tokens
+    assert tokens == ["[CLS]", "a", "good", "film", "[UNK]", "[UNK]", "[SEP]"]
+    bare = word_tokenizer(FILMS, min_count=1, add_special_tokens=False)
+    assert bare.encode("don't go, quán_ăn").tokens == ["don't", "go", ",", "quán_ăn"]  # where words end
     assert word_tokenizer(FILMS, min_count=1, vocab_size=8).get_vocab_size() == 8
-    with pytest.raises(DataError, match="no word is frequent enough"):
-        word_tokenizer(FILMS, min_count=100)
+    encoding = word_tokenizer(FILMS, min_count=1).encode("a film", "bad")
+    assert encoding.tokens == ["[CLS]", "a", "film", "[SEP]", "bad", "[SEP]"]
+    assert encoding.type_ids == [0, 0, 0, 0, 1, 1]
 
 
 @pytest.mark.parametrize("train", [word_tokenizer, wordpiece_tokenizer])
@@ -109,6 +101,9 @@ def test_case_accents_and_composition(train):
     assert plain.encode(unicodedata.normalize("NFD", "tệ")).ids == plain.encode("tệ").ids
     stripped = train(FILMS, min_count=1, strip_accents=True)
     assert stripped.encode("TỆ").tokens == ["[CLS]", "te", "[SEP]"]
+    marked = ("tệ", "te", "tế", "tề", "hàng", "hang")
+    known = train([" ".join(marked)] * 4, min_count=1)
+    assert len({tuple(known.encode(word).ids) for word in marked}) == 6
     cased = train(FILMS, min_count=1, lowercase=False)
     assert cased.encode("Tệ").ids != cased.encode("tệ").ids
 
@@ -121,9 +116,10 @@ def test_wordpiece_splits_rare_words():
     assert tokenizer.decode(tokenizer.encode("goodfilm").ids) == "goodfilm"
 
 
-def test_wordpiece_without_texts_and_with_little_room():
-    with pytest.raises(DataError, match="no word is frequent enough"):
-        wordpiece_tokenizer([" "])
+def test_no_word_and_little_room():
+    for train, texts, count in ((wordpiece_tokenizer, [" "], 1), (word_tokenizer, FILMS, 100)):
+        with pytest.raises(DataError, match="no word is frequent enough"):
+            train(texts, min_count=count)
     small = wordpiece_tokenizer(FILMS, vocab_size=15, min_count=1)  # room for five letters only
     assert small.get_vocab_size() == 15
     assert small.encode("zq", add_special_tokens=False).tokens == ["[UNK]"]
@@ -136,10 +132,8 @@ def test_wordpiece_learns_what_the_field_learns():
     reference.pre_tokenizer = pre_tokenizers.Whitespace()
     trainer = trainers.WordPieceTrainer(vocab_size=400, min_frequency=2, show_progress=False)
     reference.train_from_iterator(texts, trainer)
-    ours, theirs = (
-        {piece for piece in t.get_vocab() if len(piece.removeprefix("##")) > 1}
-        for t in (wordpiece_tokenizer(texts, vocab_size=400), reference)
-    )
+    both = wordpiece_tokenizer(texts, vocab_size=400), reference
+    ours, theirs = ({piece for piece in t.get_vocab() if len(piece.removeprefix("##")) > 1} for t in both)
     assert len(ours & theirs) > 0.9 * len(ours)
     assert {"france", "capital", "##ing"} <= ours & theirs
 
@@ -151,12 +145,6 @@ def test_training_is_repeatable_and_survives_a_file(train, tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     assert load_tokenizer(tmp_path).to_str() == tokenizer.to_str()
     assert load_tokenizer(tmp_path / "tokenizer.json").encode("a film").ids == tokenizer.encode("a film").ids
-
-
-def test_pairs_get_segments():
-    encoding = word_tokenizer(FILMS, min_count=1).encode("a film", "bad")
-    assert encoding.tokens == ["[CLS]", "a", "film", "[SEP]", "bad", "[SEP]"]
-    assert encoding.type_ids == [0, 0, 0, 0, 1, 1]
 
 
 def bert_files(folder, **config):
@@ -180,13 +168,8 @@ def test_vocab_txt_is_read_as_bert_has_it(tmp_path):
 def test_vocab_txt_equals_tokenizer_json_on_minilm():
     folder = minilm_folder()
     fast, slow = load_tokenizer(folder / "tokenizer.json"), load_tokenizer(folder / "vocab.txt")
-    texts = [
-        "It's naïve — déjà vu!",
-        "<br />Oh, 好 [MASK] unbelievably\u200b so…",
-        "a" * 150,
-        "e\u0301 ½ 10,000",
-    ]
-    for text in texts:
+    odd = "<br />Oh, 好 [MASK] unbelievably\u200b so…", "a" * 150, "e\u0301 ½ 10,000"
+    for text in ("It's naïve — déjà vu!", *odd):
         assert fast.encode(text).ids == slow.encode(text).ids
     assert fast.truncation is None
     assert fast.padding is None
@@ -285,27 +268,18 @@ def test_given_tokenizer_stays_as_it_is(tokenizer):
     assert own.to_str() == before
 
 
-def test_cleaning_on_the_way(tokenizer):
+def test_encode_refuses(tokenizer):
+    no_room = r"2 tokens leave no room for a text in addition to 2 special tokens\. Give 3 or more"
+    for texts, length, said in ((["a"], 2, no_room), ([("a", "pair")], 9, "not every text is a string")):
+        with pytest.raises(DataError, match=said):
+            encode(tokenizer, texts, max_length=length)
+
+
+def test_other_sequences_cleaned_on_the_way_and_none(tokenizer):
+    for kind in (tuple, np.array, lambda texts: np.array(texts, dtype=object)):
+        assert list(encode(tokenizer, kind(["a film", "bad"]), max_length=9).lengths) == [4, 3]
     cleaned = encode(tokenizer, ["a<br />good, film"], max_length=9, clean="words")
     assert list(cleaned[0]) == tokenizer.encode("a good film").ids
-
-
-@pytest.mark.parametrize("kind", [tuple, np.array, lambda x: np.array(x, dtype=object)])
-def test_other_sequences(tokenizer, kind):
-    assert list(encode(tokenizer, kind(["a film", "bad"]), max_length=9).lengths) == [4, 3]
-
-
-def test_encode_refuses(tokenizer):
-    with pytest.raises(
-        DataError,
-        match=r"2 tokens leave no room for a text in addition to 2 special tokens\. Give 3 or more",
-    ):
-        encode(tokenizer, ["a"], max_length=2)
-    with pytest.raises(DataError, match="not every text is a string"):
-        encode(tokenizer, [("a", "pair")], max_length=9)  # type: ignore[list-item]
-
-
-def test_nothing_to_encode(tokenizer):
     table = encode(tokenizer, [], max_length=9)
     assert len(table) == 0
     assert table.ids.dtype == np.int32
@@ -315,13 +289,8 @@ def test_nothing_to_encode(tokenizer):
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=8), st.data())
 def test_select_equals_picking_one_by_one(lengths, data):
     starts = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
-    total = int(starts[-1])
-    table = TokenTable(
-        np.arange(total, dtype=np.int32),
-        starts,
-        np.arange(total, dtype=np.int8),
-        np.arange(len(lengths)) % 2 == 1,
-    )
+    ids, segments = (np.arange(starts[-1], dtype=kind) for kind in (np.int32, np.int8))
+    table = TokenTable(ids, starts, segments, np.arange(len(lengths)) % 2 == 1)
     chosen = data.draw(st.lists(st.integers(-len(lengths), len(lengths) - 1)))
     part = table.select(chosen)
     assert [list(part[i]) for i in range(len(part))] == [list(table[i]) for i in chosen]

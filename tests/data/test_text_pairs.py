@@ -1,9 +1,8 @@
 """Pairs of texts: what is taken for one, which columns of a table hold them, what the doctor says, how they split."""
 
 import copy
-import csv
-import json
 import pickle
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +10,10 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from sklearn.feature_extraction.text import CountVectorizer
+from tests.tables import write_csv
 
-from glassformer.data import TextDataset, TextSplit, examine, load_text_dataset, word_tokenizer
+from glassformer.data import TextSplit, examine, load_text_dataset, word_tokenizer
 from glassformer.data.columns import columns_for_pair_model, find_pair_columns
 from glassformer.data.duplicates import case_insensitive_key, comparison_key, copy_keys, keys_by_shared_text
 from glassformer.data.kinds import detect_kind
@@ -23,6 +24,8 @@ from glassformer.data.text_pairs import TextPair, check_inputs
 from glassformer.errors import DataError
 from glassformer.evaluate.baselines import PairVectorizer, tfidf_logistic
 
+from .conftest import dataset, json_lines
+
 ANIMALS = ("dog", "cat", "horse", "bird", "fish", "cow", "hen")
 ROWS = [
     (f"a {animal} number {i} runs", f"some {animal if i % 2 else 'tree'} moves now {i}", ("no", "yes")[i % 2])
@@ -30,15 +33,18 @@ ROWS = [
 ]
 
 
-def table(path: Path, names: list[str], rows=ROWS) -> Path:
+def table(path: Path, names: str, rows=ROWS) -> Path:
+    records = [dict(zip(names.split(","), row, strict=True)) for row in rows]
     if path.suffix == ".jsonl":
-        path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+        path.write_text(json_lines(records))
     elif path.suffix == ".parquet":
-        parquet.write_table(pa.table(dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))), path)
+        parquet.write_table(pa.Table.from_pylist(records), path)
     else:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            csv.writer(file).writerows([names, *rows])
+        write_csv(path, names.split(","), rows)
     return path
+
+
+load_pairs = partial(load_text_dataset, need_labels=True, pair_column="auto")
 
 
 def test_a_pair_is_a_text_that_knows_its_sides():
@@ -92,47 +98,41 @@ def test_texts_stay_texts():
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 @pytest.mark.parametrize(
-    "names",
-    [("premise", "hypothesis"), ("sentence1", "sentence2"), ("Text_A", "Text_B"), ("question", "answer")],
+    "names", ["premise,hypothesis", "sentence1,sentence2", "Text_A,Text_B", "question,answer"]
 )
 def test_columns_with_usual_names_are_found_and_said(names, suffix, tmp_path):
-    path = table(tmp_path / f"t{suffix}", [*names, "label"])
-    found = load_text_dataset(path, need_labels=True, pair_column="auto")
-    assert found.columns == (names[0], "label")
-    assert found.pair_column == names[1]
+    path = table(tmp_path / f"t{suffix}", f"{names},label")
+    found = load_pairs(path)
+    one, other = names.split(",")
+    assert (found.columns, found.pair_column) == ((one, "label"), other)
     assert [pair.sides for pair in found.splits["train"].texts] == [(a, b) for a, b, _ in ROWS]
-    assert f"{names[0]!r} and {names[1]!r}" in found.messages[0]
+    assert f"{one!r} and {other!r}" in found.messages[0]
     assert detect_kind(path) == "texts"
 
 
 def test_two_columns_of_texts_of_like_length_are_a_pair(tmp_path):
-    path = table(tmp_path / "t.csv", ["claim", "source", "verdict"])
-    found = load_text_dataset(path, need_labels=True, pair_column="auto")
+    found = load_pairs(table(tmp_path / "t.csv", "claim,source,verdict"))
     assert (found.columns, found.pair_column) == (("claim", "verdict"), "source")
     assert "detected by content" in found.messages[0]
     assert "labels in 'verdict'" in found.messages[0]
     longer = [(a, f"{b} and so on and on and on and on and on", label) for a, b, label in ROWS]
-    alone = load_text_dataset(
-        table(tmp_path / "u.csv", ["title", "body", "verdict"], longer), need_labels=True, pair_column="auto"
-    )
+    alone = load_pairs(table(tmp_path / "u.csv", "title,body,verdict", longer))
     assert (alone.columns, alone.pair_column) == (("body", "verdict"), None)  # a title is no side
 
 
 def test_columns_that_are_named(tmp_path):
-    path = table(tmp_path / "t.csv", ["x", "y", "premise", "label"], [(a, b, a[::-1], y) for a, b, y in ROWS])
-    read = load_text_dataset(path, text_column="x", pair_column="y", need_labels=True)
+    path = table(tmp_path / "t.csv", "x,y,premise,label", [(a, b, a[::-1], y) for a, b, y in ROWS])
+    read = load_pairs(path, text_column="x", pair_column="y")
     assert read.splits["train"].texts[0].sides == ROWS[0][:2]
     assert read.messages == ()
-    one = load_text_dataset(path, text_column="x", pair_column="auto", need_labels=True)
-    assert not isinstance(one.splits["train"].texts[0], TextPair)
-    with pytest.raises(DataError, match=r"no column 'z'"):
-        load_text_dataset(path, pair_column="z", need_labels=True)
-    with pytest.raises(
-        DataError, match=r"'y' has the second texts, but no column of first texts.*text_column"
+    assert not isinstance(load_pairs(path, text_column="x").splits["train"].texts[0], TextPair)
+    for options, said in (
+        ({"pair_column": "z"}, "no column 'z'"),
+        ({"pair_column": "y"}, "'y' has the second texts, but no column of first texts.*text_column"),
+        ({"text_column": "x", "pair_column": "x"}, "'x' is used both as the first text and as the second"),
     ):
-        load_text_dataset(path, pair_column="y", need_labels=True)
-    with pytest.raises(DataError, match=r"'x' is used both as the first text and as the second"):
-        load_text_dataset(path, text_column="x", pair_column="x", need_labels=True)
+        with pytest.raises(DataError, match=said):
+            load_pairs(path, **options)
     assert find_pair_columns(read_table(path), None, "none") is None
 
 
@@ -182,10 +182,10 @@ def test_columns_that_do_not_tell_their_sides_end_the_reading(names, named, trai
 
 def test_bad_rows_say_which_side(tmp_path):
     rows = [*ROWS, ("fine", "", "yes"), ("", "fine", "no")]
-    path = table(tmp_path / "t.csv", ["premise", "hypothesis", "label"], rows)
+    path = table(tmp_path / "t.csv", "premise,hypothesis,label", rows)
     with pytest.raises(DataError, match=rf"row {len(ROWS) + 3}: the first text is empty.*on_bad_row=skip"):
-        load_text_dataset(path, need_labels=True, pair_column="auto")
-    found = load_text_dataset(path, need_labels=True, pair_column="auto", on_bad_row="skip")
+        load_pairs(path)
+    found = load_pairs(path, on_bad_row="skip")
     assert [row.reason for row in found.rejected] == ["the second text is empty", "the first text is empty"]
     assert len(found.splits["train"]) == len(ROWS)
 
@@ -215,8 +215,7 @@ def test_pairs_that_share_a_text_stay_together_where_asked():
 
 def test_repeats_are_left_out_but_not_what_is_swapped():
     pairs = [TextPair("a dog", "a cat"), TextPair("A Dog", "a cat"), TextPair("a cat", "a dog")]
-    dataset = TextDataset("made up", {"train": TextSplit(pairs, ["x", "x", "y"], "train")})
-    kept, said = apply_repairs(dataset, "none", True)
+    kept, said = apply_repairs(dataset(train=(pairs, ["x", "x", "y"])), "none", True)
     assert [pair.sides for pair in kept.splits["train"].texts] == [("a dog", "a cat"), ("a cat", "a dog")]
     assert said
 
@@ -234,29 +233,18 @@ def test_the_doctor_knows_leaks_by_either_side_and_by_the_swapped_pair():
         TextPair("quite new to us", "and this one too"),
         TextPair("the very same here", "the very same here"),
     ]
-    splits = {
-        "train": TextSplit(train, ["a", "b"] * 10, "train"),
-        "test": TextSplit(test, ["a", "b", "a", "b", "a"], "test"),
-    }
-    report = examine(
-        TextDataset("made up", splits), tokenizer=word_tokenizer([*train, *test], min_count=1), max_length=9
-    )
+    given = dataset(train=(train, ["a", "b"] * 10), test=(test, ["a", "b", "a", "b", "a"]))
+    report = examine(given, tokenizer=word_tokenizer([*train, *test], min_count=1), max_length=9)
     ((severity, message, count),) = findings(report, "side-leaks")
     assert (severity, count) == ("warning", 3)
     assert "3 (60.0%; the first 2, the second 2, both 1)" in message
     assert ("warning", "pairs of test that are also in train, swapped: 1", 1) in findings(report, "swapped")
     assert ("note", "test: pairs whose two texts are the same: 1", 1) in findings(report, "same-sides")
-    assert report.figures["sides"]["leaks"]["train/test"] == {
-        "rows": 3,
-        "first": 2,
-        "second": 2,
-        "both": 1,
-        "swapped": 1,
-    }
+    leaks = {"rows": 3, "first": 2, "second": 2, "both": 1, "swapped": 1}
+    assert report.figures["sides"]["leaks"]["train/test"] == leaks
     cut = {message: count for _, message, count in findings(report, "truncation")}
-    assert (
-        cut["train: 0.0% of 20 texts exceed 9 tokens; 0.0% of the tokens are cut"] == 0
-    )  # 3 + 3 and 3 special
+    cut_none = "train: 0.0% of 20 texts exceed 9 tokens; 0.0% of the tokens are cut"  # 3 + 3 and 3 special
+    assert cut[cut_none] == 0
     assert sum(cut.values()) == 3  # 5 + 3, 4 + 5 and 4 + 4 words, beside three special tokens
 
 
@@ -269,62 +257,43 @@ def test_the_baseline_of_both_sides_sees_what_neither_side_tells():
 
 
 def test_words_of_both_sides_are_counted_apart():
-    from sklearn.feature_extraction.text import CountVectorizer
-
-    found = PairVectorizer(CountVectorizer()).fit_transform(
-        [TextPair("red dog", "red cat"), TextPair("cat", "dog")]
-    )
-    words = ["cat", "dog", "red"]
-    assert found.shape == (2, 4 * len(words))
-    first, second, both, apart = found.toarray()[0].reshape(4, 3)
-    assert first.tolist() == [0, 1, 1]
-    assert second.tolist() == [1, 0, 1]
-    assert both.tolist() == [0, 0, 1]
-    assert apart.tolist() == [1, 1, 0]
+    pairs = [TextPair("red dog", "red cat"), TextPair("cat", "dog")]
+    found = PairVectorizer(CountVectorizer()).fit_transform(pairs)
+    assert found.shape == (2, 4 * 3)  # cat, dog, red: in the first, in the second, in both, in one alone
+    assert found.toarray()[0].reshape(4, 3).tolist() == [[0, 1, 1], [1, 0, 1], [0, 0, 1], [1, 1, 0]]
 
 
 def premises(distinct: int, each: int) -> list[tuple[str, str, str]]:
     """Every premise stands with several claims."""
-    return [
-        (
-            f"the {ANIMALS[i % 7]} number {i} runs over the hill",
-            f"this claim {i} of {k} says so",
-            "no" if k % 2 else "yes",
-        )
-        for i in range(distinct)
-        for k in range(each)
-    ]
+    begins = [f"the {ANIMALS[i % 7]} number {i} runs over the hill" for i in range(distinct)]
+    pairs = [(begin, i, k) for i, begin in enumerate(begins) for k in range(each)]
+    return [(begin, f"this claim {i} of {k} says so", ("yes", "no")[k % 2]) for begin, i, k in pairs]
 
 
 def test_a_premise_that_repeats_is_a_side_where_the_labels_are_known(tmp_path):
-    path = table(tmp_path / "t.csv", ["policy", "says", "verdict"], premises(11, 6))
-    for wanted in ({"need_labels": True}, {"find_labels": True}):
-        found = load_text_dataset(path, label_column="verdict", pair_column="auto", **wanted)
+    path = table(tmp_path / "t.csv", "policy,says,verdict", premises(11, 6))
+    for wanted in ({"need_labels": True}, {"need_labels": False, "find_labels": True}):
+        found = load_pairs(path, label_column="verdict", **wanted)
         assert (found.columns, found.pair_column) == (("policy", "verdict"), "says")
     kinds = [(("bad", "good")[i % 2], b, label) for i, (_, b, label) in enumerate(premises(11, 6))]
-    one = load_text_dataset(
-        table(tmp_path / "u.csv", ["mood", "says", "verdict"], kinds),
-        label_column="verdict",
-        pair_column="auto",
-    )
+    path = table(tmp_path / "u.csv", "mood,says,verdict", kinds)
+    one = load_pairs(path, label_column="verdict", need_labels=False)
     assert (one.columns[0], one.pair_column) == ("says", None)
 
 
 def test_the_doctor_of_one_table_tells_what_a_test_part_would_know():
     rows = premises(13, 5)
-    train = TextSplit([TextPair(a, b) for a, b, _ in rows], [label for _, _, label in rows], "made up")
-    report = examine(TextDataset("made up", {"train": train}))
+    given = dataset(train=([TextPair(a, b) for a, b, _ in rows], [label for _, _, label in rows]))
+    report = examine(given)
     ((severity, message, count),) = findings(report, "known-sides")
     assert severity == "warning"
     assert "would not hold for new texts" in message
     assert count == report.figures["sides"]["held_out"]["shared"] > 0
     assert report.figures["sides"]["held_out"]["families"] == 13
-    assert fixing_options(report.findings, {"train": train})[-2:] == ["--set", "copies=sides"]
+    assert fixing_options(report.findings, given.splits)[-2:] == ["--set", "copies=sides"]
     tied = [TextPair("one text for all", f"claim number {i}") for i in range(30)]
-    report = examine(TextDataset("made up", {"train": TextSplit(tied, ["a", "b"] * 15, "made up")}))
+    report = examine(dataset(train=(tied, ["a", "b"] * 15)))
     assert not findings(report, "known-sides")
-    ((severity, message, _),) = findings(report, "side-leaks")
-    assert severity == "note"
+    assert [severity for severity, *_ in findings(report, "side-leaks")] == ["note"]
     apart = [TextPair(f"text {i} alone", f"claim number {i}") for i in range(30)]
-    report = examine(TextDataset("made up", {"train": TextSplit(apart, ["a", "b"] * 15, "made up")}))
-    assert not findings(report, "known-sides")
+    assert not findings(examine(dataset(train=(apart, ["a", "b"] * 15))), "known-sides")

@@ -249,15 +249,12 @@ def test_a_table_of_characters_is_walked_before_it_is_used(tmp_path):
     out = bytearray(good)
     struct.pack_into("<I", out, 4 + 4 * 512, 1 << 31 | 5000)
     assert said(bytes(out)) == "its table points outside its strings"
-    assert (
-        said(charsmap({"A": "a", "B": "b"}, size=1024 - 7)) == "its table has an offset out of range"
-    )  # half a block at its end
+    half_a_block = charsmap({"A": "a", "B": "b"}, size=1024 - 7)  # at its end
+    assert said(half_a_block) == "its table has an offset out of range"
     assert "not UTF-8" in said(good + b"\xff")
     assert "replaces one character by 65" in said(charsmap({"A": "a" * 65}))
-    many = {
-        "type": "Precompiled",
-        "precompiled_charsmap": base64.b64encode(charsmap({"a": "a" * 40})).decode(),
-    }
+    table = base64.b64encode(charsmap({"a": "a" * 40})).decode()
+    many = {"type": "Precompiled", "precompiled_charsmap": table}
     with pytest.raises(CheckpointError, match="more than one Precompiled"):
         load_tokenizer(put(tmp_path, made(normalizer={"type": "Sequence", "normalizers": [many, many]})))
     steps = [*replaced(("b", "aa"))["normalizers"], many]
@@ -305,9 +302,8 @@ def test_growth_is_counted_step_by_step(steps, times):
     given = [{"type": "Replace", "pattern": {"String": p}, "content": c} for p, c in steps]
     assert max_expansion(given) == times
     library = normalizers.Sequence([normalizers.Replace(p, c) for p, c in steps])
-    longest = max(
-        len(library.normalize_str(text)) / len(text) for text in ("a" * 60, "b" * 60, "ab" * 30, "c" * 60)
-    )
+    texts = "a" * 60, "b" * 60, "ab" * 30, "c" * 60
+    longest = max(len(library.normalize_str(text)) / len(text) for text in texts)
     assert longest <= times
 
 
@@ -342,9 +338,8 @@ def test_a_panic_on_one_text_names_that_text(monkeypatch):
 def test_a_tokenizer_with_ids_beyond_the_model_is_refused(tmp_path):
     import glassformer as gf
 
-    clf = gf.TextClassifier(
-        "encoder-mini", d_model=6, num_layers=1, num_heads=1, d_ff=5, epochs=1, min_count=1
-    )
+    sizes = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5}
+    clf = gf.TextClassifier("encoder-mini", **sizes, epochs=1, min_count=1)
     clf.fit(["a film", "b film"] * 2, [0, 1] * 2)
     clf.tokenizer_.add_tokens(["more"])
     with pytest.raises(CheckpointError, match="the tokenizer knows 9 tokens, the model 8"):

@@ -1,7 +1,12 @@
 """Small pictures whose class can be seen: where the bright quarter lies."""
 
+import io
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+from PIL import Image
 
 SETTINGS = {
     "image_size": 8, "patch_size": 4, "d_model": 16, "num_layers": 2, "num_heads": 2, "d_ff": 23, "epochs": 12,
@@ -21,6 +26,25 @@ def quarters(count: int, seed: int, side: int = 11) -> tuple[list[np.ndarray], l
         pictures.append(picture)
         labels.append(NAMES[i % 4])
     return pictures, labels
+
+
+def fill(folder: Path, count: int, seed: int, name: str = "{}.png") -> Path:
+    """``quarters`` as files, in a folder for each class."""
+    for i, (picture, label) in enumerate(zip(*quarters(count, seed), strict=True)):
+        (folder / label).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(picture).save(folder / label / name.format(i))
+    return folder
+
+
+def encoded(picture: Any, kind: str = "PNG", **options: Any) -> bytes:
+    """The file of an image or of its pixels."""
+    file = io.BytesIO()
+    (picture if isinstance(picture, Image.Image) else Image.fromarray(picture)).save(file, kind, **options)
+    return file.getvalue()
+
+
+def sets(**values: Any) -> list[str]:
+    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
 
 
 @pytest.fixture(scope="session")

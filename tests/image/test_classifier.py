@@ -12,7 +12,7 @@ from glassformer.errors import ConfigError, DataError
 from glassformer.families.vit import VIT
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 
-from .conftest import SETTINGS, quarters  # Weights at the start are those of a fit at rate 0.
+from .conftest import SETTINGS, encoded, quarters  # Weights at the start are those of a fit at rate 0.
 
 pytestmark = pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")
 
@@ -31,13 +31,9 @@ def test_fit_predict_score_embed(fitted):
 
 def test_every_kind_of_picture_gives_the_same_answer(fitted, tmp_path):
     pictures, _ = quarters(3, 11)
-    wanted = fitted.predict_proba(pictures)
-    files, raw = [], []
-    for i, picture in enumerate(pictures):
-        path = tmp_path / f"{i}.png"
-        Image.fromarray(picture).save(path)
-        files.append(path)
-        raw.append(path.read_bytes())
+    raw, files = list(map(encoded, pictures)), [tmp_path / f"{i}.png" for i in range(3)]
+    for file, content in zip(files, raw, strict=True):
+        file.write_bytes(content)
     kinds = {
         "paths": files,
         "text paths": [str(f) for f in files],
@@ -48,19 +44,14 @@ def test_every_kind_of_picture_gives_the_same_answer(fitted, tmp_path):
         "one tensor": torch.from_numpy(np.stack(pictures)).permute(0, 3, 1, 2),
         "tensors": [torch.from_numpy(p).permute(2, 0, 1) for p in pictures],
     }
+    wanted = fitted.predict_proba(pictures)
     for kind, given in kinds.items():
         np.testing.assert_array_equal(fitted.predict_proba(given), wanted, err_msg=kind)
 
 
 def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
-    config = transformers.ViTConfig(
-        hidden_size=16,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=23,
-        image_size=12,
-        patch_size=4,
-    )
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 23}
+    config = transformers.ViTConfig(**sizes, image_size=12, patch_size=4)
     transformers.ViTModel(config).save_pretrained(tmp_path)
     (tmp_path / "preprocessor_config.json").write_text(
         '{"size": {"height": 12, "width": 12}, "resample": 3, "image_mean": [0.1, 0.2, 0.3], '
@@ -76,7 +67,6 @@ def test_fine_tuning_a_checkpoint_keeps_its_transform(tmp_path):
     assert "positions interpolated to 20 x 20" in other.weights_source_
 
 
-@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def changed(options, **more):
     """Names of the weights that a short fit changes."""
     torch.manual_seed(0)
@@ -114,8 +104,9 @@ def test_gradual_unfreezing_reaches_down():
     assert "embeddings.positions" in changed({"train_layers": 0, "unfreeze_every": 1}, epochs=3)
 
 
-def test_settings_that_exclude_each_other():
-    for options, said in (
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
         ({"lora_rank": 2, "train_layers": 0}, "lora_rank already freezes"),
         ({"unfreeze_every": 1}, "unfreeze_every needs train_layers"),
         ({"train_layers": 3}, "the encoder has 2"),
@@ -125,29 +116,29 @@ def test_settings_that_exclude_each_other():
         ({"stem": 8, "patch_size": 2}, "is not a multiple of 4"),
         ({"augment": "wild"}, "not a choice"),
         ({"model": "vit-tinny"}, "vit-tiny"),
-    ):
-        with pytest.raises(ConfigError, match=said):
-            ImageClassifier(**{**SETTINGS, **options}).fit(*quarters(8, 3))
+        *(({"image_range": value}, "image_range") for value in (0, -1, "wide", True, float("inf"), [1, 2])),
+    ],
+)
+def test_settings_that_exclude_each_other(options, said):
+    with pytest.raises(ConfigError, match=said):
+        ImageClassifier(**{**SETTINGS, **options}).fit(*quarters(8, 3))
 
 
-@pytest.mark.filterwarnings("ignore::glassformer.errors.IdleSettingWarning")  # the weights at the start
 def test_low_rank_updates_learn_and_are_merged(tmp_path):
     names = changed({"lora_rank": 3, "lr": 0.02})
-    assert names == {"head.out.weight", "head.out.bias"} | {
-        f"encoder.layers.{i}.attention.qkv.weight" for i in (0, 1)
-    }
+    projections = {f"encoder.layers.{i}.attention.qkv.weight" for i in (0, 1)}
+    assert names == {"head.out.weight", "head.out.bias"} | projections
     options = {**SETTINGS, "lora_rank": 3, "lr": 0.02, "epochs": 3}
     start = ImageClassifier(**{**options, "lr": 0.0}).fit(*quarters(16, 3))
     clf = ImageClassifier(**options).fit(*quarters(16, 3))
     clf.save_adapter(tmp_path)
     low = load_adapter(tmp_path, VIT.hub.names)
-    updates, rank, alpha = low.updates, low.rank, low.alpha
-    assert (rank, alpha, len(updates), low.head) == (3, 16.0, 8, {})
+    assert (low.rank, low.alpha, len(low.updates), low.head) == (3, 16.0, 8, {})
     for layer in range(2):
         name = f"encoder.layers.{layer}.attention.qkv.weight"
         before, after = (m.state_dict()[name].chunk(3) for m in (start.model_, clf.model_))
         for part, third in (("query", 0), ("value", 2)):
-            added = alpha / rank * updates[f"{layer}.{part}.B"] @ updates[f"{layer}.{part}.A"]
+            added = low.alpha / low.rank * low.updates[f"{layer}.{part}.B"] @ low.updates[f"{layer}.{part}.A"]
             torch.testing.assert_close(before[third] + added, after[third], rtol=1e-5, atol=1e-6)
         assert torch.equal(before[1], after[1])  # keys stay
     start.load_adapter(tmp_path)
@@ -163,7 +154,7 @@ def test_bad_input_is_named(fitted, tmp_path):
         ([], "no images"),
         ("cat.jpg", "one image where a list is expected"),
         (pictures[0], "one image where a list"),
-        ([*pictures[:2], None], r"images\[2]: the image is missing"),
+        ([*pictures[:2], None], r"images\[2\]: the image is missing"),
         ([tmp_path / "none.png"], "none.png: no such file"),
         ([pictures[0].astype(np.float32)], "float32 where uint8"),
         ([np.zeros((3, 5, 7, 2), np.uint8)], "is not an image"),
@@ -171,10 +162,11 @@ def test_bad_input_is_named(fitted, tmp_path):
     ):
         with pytest.raises(DataError, match=said):
             fitted.predict(X)
-    with pytest.raises(DataError, match="8 images but 7 labels"):
-        ImageClassifier(**SETTINGS).fit(pictures, labels[:7])
-    with pytest.raises(DataError, match=r"validation: expected \(images, labels\)"):
-        ImageClassifier(**SETTINGS).fit(pictures, labels, validation=(pictures,))
-    with pytest.raises(DataError, match="one class only"):
-        ImageClassifier(**SETTINGS).fit(pictures, ["a"] * 8)
+    for y, options, said in (
+        (labels[:7], {}, "8 images but 7 labels"),
+        (labels, {"validation": (pictures,)}, r"validation: expected \(images, labels\)"),
+        (["a"] * 8, {}, "one class only"),
+    ):
+        with pytest.raises(DataError, match=said):
+            ImageClassifier(**SETTINGS).fit(pictures, y, **options)
     assert check_pairs(["a"], ["b"], "fit", "texts", "labels") == (["a"], ["b"])

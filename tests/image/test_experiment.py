@@ -9,12 +9,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from PIL import Image
 
+from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.names_lora import load_adapter
 from glassformer.cli.app import main
-from glassformer.data.dataset import Dataset
-from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.sources import LabelReader
 from glassformer.data.tables import Table
@@ -24,97 +22,80 @@ from glassformer.report.images import attention_views, data_uri, draw_grid
 from glassformer.tasks.image_classification.estimator import sample_split
 from glassformer.tasks.supervised import evaluate_split
 
-from .conftest import SETTINGS, quarters
+from .conftest import SETTINGS, fill, quarters, sets
 
 NASTY = "<script>alert(1)"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
+    """The folder of a run, beside that of its pictures."""
     folder = tmp_path_factory.mktemp("run")
-    for i, (picture, label) in enumerate(zip(*quarters(80, 3), strict=True)):
-        place = folder / "corners" / label
-        place.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(picture).save(place / f"{NASTY}{i}.png")
-    sets = {**SETTINGS, "robustness": "true", "bootstrap": 50}
-    arguments = [x for key, value in sets.items() for x in ("--set", f"{key}={value}")]
-    code = main(["train", "--images", str(folder / "corners"), "--out", str(folder / "run"), *arguments])
-    return folder, code
+    images = fill(folder / "corners", 80, 3, NASTY + "{}.png")
+    arguments = sets(**SETTINGS, robustness="true", bootstrap=50)
+    assert main(["train", "--images", str(images), "--out", str(folder / "run"), *arguments]) == 0
+    return folder / "run"
 
 
-def test_report_shows_pictures_and_no_markup_from_names(run):
-    page = (run[0] / "run" / "report.html").read_text(encoding="utf-8")
-    assert "data:image/png;base64," in page
-    assert "test images" in page
-    assert NASTY not in page
-    assert ">texts<" not in page
+@pytest.fixture(scope="module")
+def page(run):
+    return (run / "report.html").read_text(encoding="utf-8")
 
 
-def test_report_shows_where_the_model_looks_and_what_it_is(run):
-    found = json.loads((run[0] / "run" / "maps.json").read_text())["examples"]
-    assert len(found) == 4
-    for one in found:
+@pytest.fixture(scope="module")
+def maps(run):
+    return read_json(run / "maps.json")["examples"]
+
+
+def test_report_shows_pictures_and_no_markup_from_names(page):
+    shown = {"data:image/png;base64,": True, "test images": True, NASTY: False, ">texts<": False}
+    assert {part: part in page for part in shown} == shown
+
+
+def test_report_shows_where_the_model_looks_and_what_it_is(run, page, maps):
+    assert len(maps) == 4
+    for one in maps:
         assert one["grid"] == [2, 2]
         assert np.array(one["cls_rows"]).shape == (2, 2, 5)  # layers, heads, [CLS] and the patches
         assert np.array(one["rollout"]).sum() == pytest.approx(1, abs=1e-3)
-    page = (run[0] / "run" / "report.html").read_text(encoding="utf-8")
-    metrics = json.loads((run[0] / "run" / "metrics.json").read_text())
+    metrics = read_json(run / "metrics.json")
     assert sum(block["parameters"] for block in metrics["architecture"]) == metrics["parameters"]
     assert page.count('<svg class="picture"') == 4
     assert page.count('<rect class="w ') == 4 * 4
-    assert "pays to each patch" in page
-    assert "B images, N patches in all" in page
-    assert "pixels [B, channels, height, width]" in page
+    for part in ("pays to each patch", "B images, N patches in all", "pixels [B, channels, height, width]"):
+        assert part in page
     assert "tokens [N]" not in page
     assert len(page) < 3_000_000
 
 
-def test_a_foreign_picture_under_a_map_is_refused(run, tmp_path):
-    maps = json.loads((run[0] / "run" / "maps.json").read_text())["examples"]
+def test_a_foreign_picture_under_a_map_is_refused(maps):
     assert attention_views(maps)[0][0].picture.startswith("data:image/png;base64,")
     with pytest.raises(DataError, match=r"maps\.json: an image is not a small PNG"):
         attention_views([maps[0] | {"png": "PHN2Zz4="}])
     with pytest.raises(DataError, match="example 2 cannot be drawn"):
         attention_views([maps[0], maps[1] | {"grid": [3, 3]}])
+    for foreign in ("PHN2Zz4=", "javascript:alert(1)", None, "A" * 70_000):
+        with pytest.raises(DataError, match="not a small PNG"):
+            data_uri(foreign)
 
 
 def test_other_pictures_may_calibrate(run, tmp_path, capsys):
-    folder = Path(shutil.copytree(run[0] / "run", tmp_path / "run"))
-    for i, (picture, label) in enumerate(zip(*quarters(23, 5), strict=True)):
-        (tmp_path / "other" / label).mkdir(parents=True, exist_ok=True)
-        Image.fromarray(picture).save(tmp_path / "other" / label / f"{i}.png")
-    assert main(["calibrate", str(folder), "--data", str(tmp_path / "other"), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["splits"][str(tmp_path / "other")]["before"]["n"] == 23
+    folder, other = Path(shutil.copytree(run, tmp_path / "run")), fill(tmp_path / "other", 23, 5)
+    assert main(["calibrate", str(folder), "--data", str(other), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["splits"][str(other)]["before"]["n"] == 23
 
 
 def test_bad_rows_of_pictures_are_broken_ones(run, capsys, monkeypatch):
     """One option for texts and pictures, whatever the key is called."""
-    folder, _ = run
-    seen = []
+    seen, images = [], str(run.parent / "corners")
     monkeypatch.setattr("glassformer.cli.train.train", lambda recipe, *rest, **options: seen.append(recipe))
     for said in ("show_run", "next_step"):
         monkeypatch.setattr(f"glassformer.cli.output.{said}", lambda *shown: "")
-    for way in (["--images", str(folder / "corners")], [str(folder / "corners")]):
+    for way in (["--images", images], [images]):
         assert main(["train", *way, "--on-bad-row", "skip"]) == 0
     assert [recipe.data.broken for recipe in seen] == ["skip", "skip"]
-    assert main(["train", "--images", str(folder / "corners"), "--on-bad-row", "some"]) == 2
+    assert main(["train", "--images", images, "--on-bad-row", "some"]) == 2
     assert "'some' is not a choice" in capsys.readouterr().err
-
-
-def test_the_doctor_finds_leaks_and_contradictions():
-    pictures, _ = quarters(6, 3)
-    train = ImageSplit([*pictures[:4], pictures[0]], ["a", "b", "a", "b", "b"], "here")
-    test = ImageSplit([pictures[1], pictures[5]], ["b", "a"], "there")
-    report = examine_images(Dataset("set", {"train": train, "test": test}))
-    codes = {f.code: f.count for f in report.findings if f.severity == "warning"}
-    assert codes == {"contradictions": 1, "leak": 1}
-
-
-def test_a_page_takes_no_foreign_picture():
-    for foreign in ("PHN2Zz4=", "javascript:alert(1)", None, "A" * 70_000):
-        with pytest.raises(DataError, match="not a small PNG"):
-            data_uri(foreign)
 
 
 def test_a_label_of_any_script_is_drawn_without_a_warning(tmp_path):
@@ -147,26 +128,21 @@ def test_figures_are_those_of_the_labels_that_are_given(fitted):
     assert evaluate_split(clf, halves, recipe)[0]["accuracy"] == pytest.approx(1 - share)
 
 
-def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(run):
-    folder = run[0]
-    sets = {
-        **SETTINGS, "epochs": 2, "lora_rank": 2, "robustness": "true", "robustness_limit": 7, "bootstrap": 0,
-        "baselines": "false",
-    }  # fmt: skip
-    arguments = [x for key, value in sets.items() for x in ("--set", f"{key}={value}")]
-    assert main(["train", "--images", str(folder / "corners"), "--out", str(folder / "low"), *arguments]) == 0
-    assert json.loads((folder / "low" / "adapter" / "adapter_config.json").read_text())["r"] == 2
-    low = load_adapter(folder / "low" / "adapter", VIT.hub.names)
-    updates, rank = low.updates, low.rank
-    assert rank == 2
-    assert any(float(tensor.abs().max()) > 0 for tensor in updates.values())
-    assert not (folder / "run" / "adapter").exists()
-    suites = json.loads((folder / "low" / "metrics.json").read_text())["robustness"]
+def test_a_run_keeps_its_low_rank_updates_and_changes_as_many_pictures_as_asked(run, tmp_path):
+    options = {"epochs": 2, "lora_rank": 2, "robustness": "true", "robustness_limit": 7, "bootstrap": 0}
+    arguments = sets(**SETTINGS | options, baselines="false")
+    images = str(run.parent / "corners")
+    assert main(["train", "--images", images, "--out", str(tmp_path / "low"), *arguments]) == 0
+    assert read_json(tmp_path / "low" / "adapter" / "adapter_config.json")["r"] == 2
+    low = load_adapter(tmp_path / "low" / "adapter", VIT.hub.names)
+    assert low.rank == 2
+    assert any(float(tensor.abs().max()) > 0 for tensor in low.updates.values())
+    assert not (run / "adapter").exists()
+    suites = read_json(tmp_path / "low" / "metrics.json")["robustness"]
     counts = [row["accuracy"] * 7 for rows in suites.values() for row in rows]
     assert counts == pytest.approx([round(c) for c in counts], abs=1e-6)
-    assert "Accuracy on 7 of the evaluated images" in (folder / "low" / "report.html").read_text(
-        encoding="utf-8"
-    )
+    page = (tmp_path / "low" / "report.html").read_text(encoding="utf-8")
+    assert "Accuracy on 7 of the evaluated images" in page
 
 
 def test_some_of_a_split_are_the_same_for_everybody():

@@ -8,12 +8,15 @@ import pytest
 import torch
 from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
-from tests.image.conftest import quarters
 
 import glassformer as gf
-from glassformer.errors import CheckpointError, ConfigError, InputError
+from glassformer.checkpoints.files import read_json
+from glassformer.errors import ConfigError, InputError
 from glassformer.export.hf_folder import export_hf
 from glassformer.nn.hog import HogEmbedding
+
+from ..checkpoints.test_settings import altered
+from .conftest import quarters
 
 IMAGES, LABELS = quarters(48, 3)
 UNSEEN, TRUTH = quarters(24, 7)
@@ -54,11 +57,9 @@ def test_unseen_images_and_each_alone(fitted):
 
 def test_its_head_is_solved_whatever_a_recipe_says_of_its_start(tmp_path, fitted):
     assert fitted.weights_source_ == "hog; new (solved): classification head"
-    file = tmp_path / "recipe.toml"
-    file.write_text(
-        'task = "image-classification"\n[image]\nimage_size = 8\n[model]\nmodel = "hog"\npatch_size = 4\n'
-    )
-    clf = gf.ImageClassifier.from_recipe(file, threads=1)
+    text = 'task = "image-classification"\n[image]\nimage_size = 8\n[model]\nmodel = "hog"\npatch_size = 4\n'
+    (tmp_path / "recipe.toml").write_text(text)
+    clf = gf.ImageClassifier.from_recipe(tmp_path / "recipe.toml", threads=1)
     assert clf.head_start == "random"  # what a file without the key means
     np.testing.assert_array_equal(clf.fit(IMAGES, LABELS).logits(UNSEEN), fitted.logits(UNSEEN))
     assert [record["kind"] for record in clf.history_] == ["step", "evaluation"]
@@ -102,26 +103,18 @@ def test_what_it_cannot_show_is_one_line(fitted):
         fitted.model_(torch.zeros(1, 3, 8, 8), trace=gf.Trace(attentions=True))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"d_model": 7},
-        {"pooling": "mean"},
-        {"head": "mlp"},
-        {"dropout": 0.1},
-        {"train_layers": 0},
-        {"lora_rank": 2},
-    ],
-    ids=str,
-)
-def test_settings_of_layers_are_refused(settings):
-    (key,) = settings
+LAYERS = {"d_model": 7, "pooling": "mean", "head": "mlp", "dropout": 0.1, "train_layers": 0, "lora_rank": 2}
+
+
+@pytest.mark.parametrize("key", LAYERS)
+def test_settings_of_layers_are_refused(key):
     with pytest.raises(ConfigError, match=key) as error:
-        fit(**settings)
+        fit(**{key: LAYERS[key]})
     assert "\n" not in str(error.value)
 
 
-def test_it_reads_gray_images_and_images_of_any_size():
+def test_it_reads_gray_images_and_images_of_any_size_in_fp32(fitted):
+    np.testing.assert_array_equal(fit(precision="bf16").logits(UNSEEN), fitted.logits(UNSEEN))
     assert fit(channels=1).score(UNSEEN, TRUTH) > 0.9
     clf = gf.ImageClassifier("hog", threads=1).fit(IMAGES, LABELS)
     assert clf.model_.config.embedding.grid == (6, 6)
@@ -129,43 +122,32 @@ def test_it_reads_gray_images_and_images_of_any_size():
     assert clf.predict([wide, UNSEEN[1][:5]]).shape == (2,)
 
 
-def test_it_computes_in_fp32_whatever_is_asked(fitted):
-    np.testing.assert_array_equal(fit(precision="bf16").logits(UNSEEN), fitted.logits(UNSEEN))
-
-
 def test_embed_gives_what_the_head_reads(fitted):
     vectors = fitted.embed(UNSEEN[:3])
     assert vectors.shape == (3, 4 * 39)
-    pixels = np.stack([fitted.transform_.read(x) for x in UNSEEN[:3]])
-    rows = HogEmbedding(fitted.model_.config.embedding).padded(
-        fitted.transform_.normalize(torch.from_numpy(pixels))
-    )
+    pixels = torch.from_numpy(np.stack([fitted.transform_.read(x) for x in UNSEEN[:3]]))
+    rows = HogEmbedding(fitted.model_.config.embedding).padded(fitted.transform_.normalize(pixels))
     np.testing.assert_allclose(vectors, rows.flatten(1).numpy(), atol=1e-6)
 
 
-def test_nothing_goes_on_from_it(fitted, tmp_path):
+def test_nothing_goes_on_from_it_and_transformers_has_no_class_for_it(fitted, tmp_path):
     folder = str(fitted.save(tmp_path / "model"))
-    with pytest.raises(ConfigError, match="Fit a new linear model with model=hog"):
-        gf.ImageClassifier(folder).fit(IMAGES, LABELS)
-    with pytest.raises(ConfigError, match="needs labels"):
-        gf.MaskedPatches("hog").fit(IMAGES)
-    with pytest.raises(ConfigError, match="has random weights"):
-        gf.Probe("hog").fit(IMAGES, LABELS)
+    for said, refused in (
+        ("Fit a new linear model with model=hog", lambda: gf.ImageClassifier(folder).fit(IMAGES, LABELS)),
+        ("needs labels", lambda: gf.MaskedPatches("hog").fit(IMAGES)),
+        ("has random weights", lambda: gf.Probe("hog").fit(IMAGES, LABELS)),
+        ("it is not a Transformer", lambda: export_hf(fitted, tmp_path / "hub", UNSEEN)),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            refused()
 
 
 def test_a_damaged_config_is_named(fitted, tmp_path):
     folder = fitted.save(tmp_path / "model")
-    config = json.loads((folder / "config.json").read_text())
-    config["architecture"]["embedding"]["patch_size"] = [9, 9]
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "manifest.json").unlink()
-    with pytest.raises(CheckpointError):
-        gf.load(folder)
-
-
-def test_transformers_has_no_class_for_it(fitted, tmp_path):
-    with pytest.raises(ConfigError, match="it is not a Transformer"):
-        export_hf(fitted, tmp_path / "hub", UNSEEN)
+    architecture = read_json(folder / "config.json")["architecture"]
+    architecture["embedding"]["patch_size"] = [9, 9]
+    with pytest.raises(ConfigError, match="pixels do not fit into an image"):
+        gf.load(altered(folder, tmp_path / "bad", "config.json", architecture=architecture))
 
 
 @pytest.mark.slow

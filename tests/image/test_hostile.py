@@ -16,6 +16,7 @@ from glassformer.data.image_bounds import MAX_TAGS, check_tiff_tags
 from glassformer.errors import DataError
 
 from ..benchmark_tools import benchmark
+from .conftest import encoded
 
 RGB = np.random.default_rng(5).integers(0, 256, (53, 67, 3), np.uint8)
 
@@ -24,12 +25,6 @@ RGB = np.random.default_rng(5).integers(0, 256, (53, 67, 3), np.uint8)
 def made(monkeypatch):
     """What makes hostile pictures, by name."""
     return vars(benchmark("hostile_pictures"))
-
-
-def encoded(image: Image.Image, kind: str, **options) -> bytes:
-    file = io.BytesIO()
-    image.save(file, kind, **options)
-    return file.getvalue()
 
 
 def refused(content: bytes, match: str) -> None:
@@ -63,15 +58,8 @@ def test_scans_cannot_hide(made):
     jpeg, scan = made["jpeg"], made["scan"]
     many = b"".join(scan([1 + i % 3], 1, 63, 0) for i in range(150))
     first = scan([1, 2, 3], 0, 0, 0)
-    for before in (
-        b"",
-        b"\xff\x02\xff\xff",
-        b"\xff\xd0",
-        b"\xff\xff\xff",
-        b"\0" * 50,
-        b"\xff\0",
-        b"\xff\xfe\0\2",
-    ):
+    skipped = b"", b"\xff\x02\xff\xff", b"\xff\xd0", b"\xff\xff\xff", b"\0" * 50, b"\xff\0", b"\xff\xfe\0\2"
+    for before in skipped:
         refused(jpeg(101, 97, first + before + many), "scans")
     assert open_image(jpeg(101, 97, first + b"\xff\xd9" + many)).size == (101, 97)  # beyond the end
     assert open_image(jpeg(101, 97, made["segment"](0xFE, b"\xff\xda" * 300) + first)).size == (101, 97)
@@ -89,7 +77,7 @@ def test_ordinary_jpegs_pass_at_the_limit_of_size(mode: str, options: dict):
 
 
 def test_segments_chunks_profiles_and_blocks_are_counted(made):
-    jpeg, png = (encoded(Image.fromarray(RGB), kind) for kind in ("JPEG", "PNG"))
+    jpeg, png = (encoded(RGB, kind) for kind in ("JPEG", "PNG"))
     gif = encoded(Image.fromarray(RGB).quantize(8), "GIF")
     remark, chunk, at = made["segment"](0xFE, b""), made["with_chunks"], gif.index(b",")
     most = bounds.MAX_SEGMENTS
@@ -109,38 +97,31 @@ def test_segments_chunks_profiles_and_blocks_are_counted(made):
 def test_metadata_holds_no_more_than_it_has(made):
     ifd, u32 = made["ifd"], made["u32"]
     same = ifd([(1000 + i, 7, 30_000, u32(20_000)) for i in range(300)], 0, bytes(47_000))
-    jpeg, png = (encoded(Image.fromarray(RGB), kind) for kind in ("JPEG", "PNG"))
+    jpeg, png = (encoded(RGB, kind) for kind in ("JPEG", "PNG"))
     refused(jpeg[:2] + made["segment"](0xE1, b"Exif\0\0" + same) + jpeg[2:], "claim to have 9,000,000")
     refused(made["with_chunks"](png, (b"eXIf", same)), "that claim to have")
     text = b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n9\n" + same.hex().encode())
     refused(made["with_chunks"](png, (b"zTXt", text)), "that claim to have")
-    refused(encoded(Image.fromarray(RGB), "WEBP", exif=same), "that claim to have")
+    refused(encoded(RGB, "WEBP", exif=same), "that claim to have")
     with pytest.raises(DataError, match="entries"):
         check_tiff_tags(ifd([(i, 3, 1, u32(1)) for i in range(MAX_TAGS + 1)]), "x")
-    assert check_tiff_tags(ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8), "x") == {
-        34665: 8,
-        34853: 8,
-    }
+    pointers = ifd([(34665, 4, 1, u32(8)), (34853, 4, 1, u32(8))], 8)
+    assert check_tiff_tags(pointers, "x") == {34665: 8, 34853: 8}
 
 
 def test_orientation_that_is_none_leaves_the_picture_as_it_is(made):
-    png = encoded(Image.fromarray(RGB), "PNG")
+    png = encoded(RGB, "PNG")
     for kind, count, value in ((3, 1, 9), (2, 4, 0x786973), (3, 2**32 - 1, 8), (3, 1, 0)):
         entry = 274, kind, count, struct.pack("<I", value)
         picture = open_image(made["with_chunks"](png, (b"eXIf", made["ifd"]([entry]))))
         np.testing.assert_array_equal(np.asarray(picture), RGB)
-    for number, turn in (
-        (2, np.fliplr),
-        (3, lambda a: np.rot90(a, 2)),
-        (4, np.flipud),
-        (6, lambda a: np.rot90(a, -1)),
-        (8, np.rot90),
-        (5, lambda a: a.swapaxes(0, 1)),
-        (7, lambda a: np.rot90(a, 2).swapaxes(0, 1)),
-    ):
+    turned = {2: np.fliplr(RGB), 3: np.rot90(RGB, 2), 4: np.flipud(RGB), 5: RGB.swapaxes(0, 1)}
+    turned[6] = np.rot90(RGB, -1)
+    turned |= {7: np.rot90(RGB, 2).swapaxes(0, 1), 8: np.rot90(RGB)}
+    for number, wanted in turned.items():
         block = made["ifd"]([(274, 3, 1, struct.pack("<I", number)), (305, 7, 99, b"\xff\xff\xff\xff")])
         picture = open_image(made["with_chunks"](png, (b"eXIf", block)))
-        np.testing.assert_array_equal(np.asarray(picture), turn(RGB))
+        np.testing.assert_array_equal(np.asarray(picture), wanted)
         assert "exif" not in picture.info  # whoever saves it does not turn it again
 
 
@@ -149,15 +130,14 @@ def test_tiles_strips_and_pages(made):
     refused(made["strips"](101, 3000, 70_000, 1, bytes(101), 1), "strips or tiles")
     shared = made["strips"](607, 607, 607, 8, zlib.compress(bytes(607 * 607), 9), 1)
     assert open_image(shared).getextrema() == ((0, 0),) * 3
-    refused(made["strips"](17, 2**20, 1, 8, zeros, 2**20), "one side is more than 64 times the other|damaged")
+    refused(made["strips"](17, 2**20, 1, 8, zeros, 2**20), "one side is more than|damaged")
     refused(made["tiled"](1, 1, 30_011, 30_011, 1, zeros), "tiles of 30,011 x 30,011")
     refused(made["tiled"](50_021, 797, 16, 16_384, 3127, zeros[:999]), "tiles of 16 x 16,384")
     refused(made["strips"](6007, 6007, 1, 7, made["refining"](6007, 6007, 99), 6007), "damaged")
     for compression in ("tiff_lzw", "tiff_adobe_deflate", "packbits", None):
         pages = [Image.fromarray(RGB).resize((5, 7))] * 50
-        content = encoded(
-            Image.fromarray(RGB), "TIFF", compression=compression, save_all=True, append_images=pages
-        )
+        options = {"compression": compression, "save_all": True, "append_images": pages}
+        content = encoded(RGB, "TIFF", **options)
         np.testing.assert_array_equal(np.asarray(open_image(content)), RGB)
 
 
@@ -169,12 +149,12 @@ def test_what_pillow_decodes_in_python_is_small(made):
     refused(made["bmp"](6007, 5981, 1, 8, b"\1\0\0\0" * 5981), "values that are slow")
     assert open_image(b"P5 401 397 65535\n" + bytes(2 * 401 * 397)).size == (401, 397)
     assert open_image(b"P5 # made by hand\n17\t13 # and here\n255\n" + bytes(221)).size == (17, 13)
-    assert open_image(encoded(Image.fromarray(RGB), "PPM")).size == (67, 53)
+    assert open_image(encoded(RGB, "PPM")).size == (67, 53)
 
 
 def test_pictures_already_open_end_in_typed_errors():
     """A conversion that Pillow does not know, and what is wrong only once it is decoded."""
-    whole = encoded(Image.fromarray(RGB), "PNG")
+    whole = encoded(RGB, "PNG")
     with pytest.raises(DataError, match=r"^here: the image is damaged"):
         open_image(Image.open(io.BytesIO(whole[:-400])), "here")
     image = Image.fromarray(RGB)

@@ -5,7 +5,6 @@ import json
 import shutil
 import subprocess
 import sys
-import zlib
 from dataclasses import replace
 from functools import partial
 
@@ -15,7 +14,6 @@ import torch
 from PIL import Image
 
 import glassformer as gf
-from glassformer.checkpoints.files import write_folder
 from glassformer.cli.app import main
 from glassformer.data.dataset import Dataset
 from glassformer.data.image import check_readable, open_image
@@ -23,11 +21,12 @@ from glassformer.data.image_doctor import examine_images
 from glassformer.data.image_sources import ImageSplit
 from glassformer.data.repairs import fixing_options
 from glassformer.data.transform import ImageTransform
-from glassformer.errors import ConfigError, DataError, DimImagesWarning
+from glassformer.errors import DataError, DimImagesWarning
 from glassformer.inputs.images import TRANSFORM_FILE
 
-from .conftest import SETTINGS, quarters
-from .wide import pfm, pgm, png, tiff
+from ..checkpoints.test_settings import altered
+from .conftest import SETTINGS, quarters, sets
+from .wide import chunk, pfm, pgm, png, tiff
 
 RNG = np.random.default_rng(5)
 EIGHT = RNG.integers(0, 256, (11, 13))
@@ -179,11 +178,7 @@ def test_color_of_16_bits(make):
 def test_color_of_16_bits_that_is_turned_or_transparent():
     exif = Image.Exif()
     exif[0x0112] = 6
-    shown = png(color(TWELVE))
-    block = exif.tobytes()
-    chunk = len(block).to_bytes(4, "big") + b"eXIf" + block
-    chunk += zlib.crc32(b"eXIf" + block).to_bytes(4, "big")
-    turned = shown[:33] + chunk + shown[33:]
+    turned = png(color(TWELVE), more=chunk(b"eXIf", exif.tobytes()))
     np.testing.assert_array_equal(read(turned, 4095), np.rot90(by(TWELVE, 4095), -1))
     for opaque in (4095, 65535):
         clear = np.dstack([color(TWELVE), np.full(TWELVE.shape, opaque)])
@@ -224,12 +219,9 @@ def test_pixels_out_of_range_are_refused(source, image_range):
         read(source, image_range)
 
 
-def test_8_bits_with_a_sign_are_refused():
+def test_8_bits_are_not_concerned():
     with pytest.raises(DataError, match="signed 8-bit pixels"):
         read(tiff(EIGHT - 128, "<i1"))
-
-
-def test_8_bits_are_not_concerned():
     image = Image.fromarray(EIGHT.astype(np.uint8))
     np.testing.assert_array_equal(read(image, 4095), EIGHT)
     np.testing.assert_array_equal(read(EIGHT.astype(np.uint8), 4095), EIGHT)
@@ -248,15 +240,17 @@ def test_training_images_decide():
     few, labels = corners(4095)
     for estimator in (gf.ImageClassifier, gf.ImageRegressor):
         y = labels if estimator is gf.ImageClassifier else [float(i) for i in range(16)]
-        with pytest.raises(
-            DataError, match=r"brightest pixel is 3,9\d\d of 65,535.*\(16 such images\)"
-        ) as error:
+        said = r"brightest pixel is 3,9\d\d of 65,535.*\(16 such images\)"
+        with pytest.raises(DataError, match=said) as error:
             estimator(**FEW).fit(few, y)
         assert "image_range=4095" in error.value.fix
         assert estimator(**FEW, image_range=4095).fit(few, y).transform_.image_range == 4095
     full, _ = corners(65535)
     assert gf.ImageClassifier(**FEW).fit(full, labels).transform_.image_range == "full"
-    # One of them is bright: then white is known, and the others are dark images.
+    # Validation images do not decide; and where one of them is bright, the others are dark images.
+    dark, _ = corners(2000)
+    clf = gf.ImageClassifier(**FEW).fit(full, labels, validation=(dark, labels))
+    assert clf.transform_.image_range == "full"
     mixed = gf.ImageClassifier(**FEW).fit([*few, full[0]], [*labels, labels[0]])
     assert mixed.transform_.image_range == "full"
     assert mixed.encode(few).pixels.max() < 16
@@ -267,13 +261,15 @@ def test_training_images_decide():
     assert len(plain.predict(full)) == 16
 
 
-def test_masked_patches_are_read_alike():
-    few, _ = corners(4095)
+def test_masked_patches_are_read_alike_and_a_fit_goes_on_with_their_range(tmp_path):
+    few, labels = corners(4095)
     settings = {**FEW, "decoder_width": 8, "decoder_layers": 1, "decoder_heads": 2}
     with pytest.raises(DataError, match="brightest pixel"):
         gf.MaskedPatches(**settings).fit(few)
-    learner = gf.MaskedPatches(**settings, image_range=4095).fit(few)
-    assert learner.transform_.image_range == 4095
+    gf.MaskedPatches(**settings, image_range=4095).fit(few).save(tmp_path / "patches")
+    assert gf.load(tmp_path / "patches").transform_.image_range == 4095
+    tuned = gf.ImageClassifier(str(tmp_path / "patches"), epochs=1, batch_size=7).fit(few, labels)
+    assert tuned.transform_.image_range == 4095
 
 
 def test_a_fit_with_image_range_is_that_of_8_bits():
@@ -285,13 +281,6 @@ def test_a_fit_with_image_range_is_that_of_8_bits():
     np.testing.assert_array_equal(one.predict_proba(gray), other.predict_proba(deep))
     np.testing.assert_array_equal(one.embed(gray), other.embed(deep))
     np.testing.assert_array_equal(one.explain(gray[3]).scores, other.explain(deep[3]).scores)
-
-
-def test_dark_validation_images_do_not_end_a_fit_of_full_range():
-    full, labels = corners(65535)
-    dark, _ = corners(2000)
-    clf = gf.ImageClassifier(**FEW).fit(full, labels, validation=(dark, labels))
-    assert clf.transform_.image_range == "full"
 
 
 @pytest.mark.parametrize(("white", "stored"), [(4095, 4095), (65535, "full"), (None, None)])
@@ -308,38 +297,14 @@ def test_it_is_stored(white, stored, tmp_path):
 def test_folders_of_before_read_as_before(tmp_path):
     few, labels = corners(4095)
     clf = gf.ImageClassifier(**FEW).fit(*quarters(16, 3))
-    clf.save(tmp_path / "model")
-    old_folder(tmp_path / "model")
-    old = gf.load(tmp_path / "model")
+    folder = altered(clf.save(tmp_path / "now"), tmp_path / "model", TRANSFORM_FILE, image_range=None)
+    old = gf.load(folder)
     assert old.transform_.image_range == "full"
     clf.transform_ = replace(clf.transform_, image_range="full")
     np.testing.assert_array_equal(old.predict_proba(few), clf.predict_proba(few))
     # A new fit from its weights asks what white is.
     with pytest.raises(DataError, match="brightest pixel"):
-        gf.ImageClassifier(str(tmp_path / "model"), epochs=1, batch_size=7).fit(few, labels)
-
-
-def old_folder(folder) -> None:
-    """Make a saved model one from before there was ``image_range``."""
-    now = folder.rename(folder.with_name("now"))
-
-    def write(fresh) -> None:
-        for path in now.iterdir():
-            if path.name != "manifest.json":
-                shutil.copy(path, fresh)
-        settings = json.loads((fresh / TRANSFORM_FILE).read_text())
-        del settings["image_range"]
-        (fresh / TRANSFORM_FILE).write_text(json.dumps(settings))
-
-    write_folder(folder, write)
-
-
-def test_a_fit_goes_on_with_the_range_of_its_weights(tmp_path):
-    few, labels = corners(4095)
-    settings = {**FEW, "decoder_width": 8, "decoder_layers": 1, "decoder_heads": 2}
-    gf.MaskedPatches(**settings, image_range=4095).fit(few).save(tmp_path / "patches")
-    tuned = gf.ImageClassifier(str(tmp_path / "patches"), epochs=1, batch_size=7).fit(few, labels)
-    assert tuned.transform_.image_range == 4095
+        gf.ImageClassifier(str(folder), epochs=1, batch_size=7).fit(few, labels)
 
 
 def test_a_training_of_before_goes_on_as_it_began(tmp_path):
@@ -361,19 +326,10 @@ def test_a_training_of_before_goes_on_as_it_began(tmp_path):
     steps = sorted((tmp_path / "checkpoints").iterdir())
     for path in steps[1:]:
         shutil.rmtree(path)
+    clf = gf.ImageClassifier(**settings)
     with pytest.warns(DimImagesWarning):
-        resumed = gf.ImageClassifier(**settings).fit(
-            few, labels, checkpoints=tmp_path / "checkpoints", resume=True
-        )
+        resumed = clf.fit(few, labels, checkpoints=tmp_path / "checkpoints", resume=True)
     np.testing.assert_array_equal(resumed.predict_proba(few), whole.predict_proba(few))
-
-
-@pytest.mark.parametrize("value", [0, -1, "wide", True, float("inf"), [1, 2]])
-def test_settings_that_cannot_be(value):
-    with pytest.raises(ConfigError, match="image_range"):
-        ImageTransform.from_hub({"size": 8, "image_range": value})
-    with pytest.raises(ConfigError):
-        gf.ImageClassifier(**FEW, image_range=value).fit(*quarters(8, 3))
 
 
 # --- the doctor -----------------------------------------------------------------------------------
@@ -449,17 +405,13 @@ def gf_command(capsys):
     return call
 
 
-def settings_of(**values: object) -> list[str]:
-    return [word for key, value in values.items() for word in ("--set", f"{key}={value}")]
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_every_verb_reads_alike(folder, tmp_path, gf_command):
     pytest.importorskip("onnxscript")
     _, out, _ = gf_command("data", "doctor", folder)
     assert "--set image_range=4095" in out
-    train = "train", "--images", folder, "--out", tmp_path / "run", *settings_of(**FEW)
+    train = "train", "--images", folder, "--out", tmp_path / "run", *sets(**FEW)
     code, _, err = gf_command(*train)
     assert code == 2
     assert "image_range=4095" in err
@@ -480,12 +432,8 @@ def test_every_verb_reads_alike(folder, tmp_path, gf_command):
     assert gf_command("evaluate", tmp_path / "run", "--data", folder)[0] == 0
     code, _, err = gf_command("export", tmp_path / "run", "--to", "onnx", "--out", tmp_path / "onnx")
     assert code == 0, err
-    alone = subprocess.run(
-        [sys.executable, str(tmp_path / "onnx" / "run.py"), *files],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    script = [sys.executable, str(tmp_path / "onnx" / "run.py"), *files]
+    alone = subprocess.run(script, capture_output=True, text=True, check=True)
     assert [line.split("\t")[0] for line in alone.stdout.splitlines()] == expected
 
 
@@ -538,9 +486,8 @@ def reader(script: str, image_range):
     start, end = text.index("FORMATS = "), text.index("\n\n\ndef ", text.index("def upright"))
     names: dict = {}
     head = "import io, sys, warnings\nfrom pathlib import Path\nfrom PIL import Image, ImageOps\n"
-    body = "\n".join(
-        line for line in text[start:end].splitlines() if not line.startswith(("IMAGE_RANGE", "warnings"))
-    )
+    lines = text[start:end].splitlines()
+    body = "\n".join(line for line in lines if not line.startswith(("IMAGE_RANGE", "warnings")))
     exec(head + body, names)
     names["IMAGE_RANGE"] = image_range
     return names["upright"]

@@ -1,14 +1,15 @@
 """Masked patches: equal to transformers' ViTMAE, hidden patches are never read, and what is learned goes on."""
 
-import json
 import logging
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from tests.shaken import shaken
 
 import glassformer as gf
+from glassformer.checkpoints.files import read_json
 from glassformer.data.image_batching import draw_visible_patches
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.families.vit import vit
@@ -17,6 +18,8 @@ from glassformer.nn.patches import cut_patches, join_patches, sinusoidal_2d
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.masked_patches.estimator import load
 from glassformer.tasks.run import evaluate_task, run_task
+
+from ..checkpoints.test_settings import altered
 
 SIZE, PATCH, GRID = (12, 20), (4, 4), (3, 5)
 SEEN = 4  # of 15 patches
@@ -41,36 +44,29 @@ def seen_of(count: int = 7) -> torch.Tensor:
 def as_theirs(model: MaskedAutoencoder) -> dict[str, torch.Tensor]:
     """Our weights under the names of transformers' ViTMAEForPreTraining."""
     own, out = model.state_dict(), {}
-
-    def layer(ours: str, theirs: str) -> None:
-        for kind in ("weight", "bias"):
+    layers = {f"encoder.layers.{i}": f"vit.layers.{i}" for i in range(2)}
+    layers["patch_decoder.encoder.layers.0"] = "decoder.decoder_layers.0"
+    parts = {"attention.out": "attention.o_proj", "norm1": "layernorm_before", "norm2": "layernorm_after"}
+    parts |= {"feed_forward.up": "mlp.fc1", "feed_forward.down": "mlp.fc2"}
+    names = {f"{ours}.{a}": f"{theirs}.{b}" for ours, theirs in layers.items() for a, b in parts.items()}
+    names |= {"encoder.final_norm": "vit.layernorm", "patch_decoder.enter": "decoder.decoder_embed"}
+    names["patch_decoder.encoder.final_norm"] = "decoder.decoder_norm"
+    for kind in ("weight", "bias"):
+        out |= {f"{theirs}.{kind}": own[f"{ours}.{kind}"] for ours, theirs in names.items()}
+        for ours, theirs in layers.items():
             for part, name in zip(own[f"{ours}.attention.qkv.{kind}"].chunk(3), "qkv", strict=True):
                 out[f"{theirs}.attention.{name}_proj.{kind}"] = part
-            out[f"{theirs}.attention.o_proj.{kind}"] = own[f"{ours}.attention.out.{kind}"]
-            out[f"{theirs}.layernorm_before.{kind}"] = own[f"{ours}.norm1.{kind}"]
-            out[f"{theirs}.layernorm_after.{kind}"] = own[f"{ours}.norm2.{kind}"]
-            out[f"{theirs}.mlp.fc1.{kind}"] = own[f"{ours}.feed_forward.up.{kind}"]
-            out[f"{theirs}.mlp.fc2.{kind}"] = own[f"{ours}.feed_forward.down.{kind}"]
-
-    for i in range(2):
-        layer(f"encoder.layers.{i}", f"vit.layers.{i}")
-    layer("patch_decoder.encoder.layers.0", "decoder.decoder_layers.0")
+        # A patch is (channel, row, column) here and (row, column, channel) there.
+        rows = own[f"patch_decoder.out.{kind}"]
+        rest = rows.shape[1:]
+        out[f"decoder.decoder_pred.{kind}"] = rows.view(3, *PATCH, *rest).movedim(0, 2).reshape(48, *rest)
     out["vit.embeddings.cls_token"] = own["embeddings.cls"][None, None]
     out["vit.embeddings.position_embeddings"] = own["embeddings.positions"][None]
     projection = own["embeddings.projection.weight"].view(15, 3, *PATCH)
     out["vit.embeddings.patch_embeddings.projection.weight"] = projection
     out["vit.embeddings.patch_embeddings.projection.bias"] = own["embeddings.projection.bias"]
     out["decoder.mask_token"] = own["patch_decoder.hidden"][None, None]
-    fixed = torch.cat([torch.zeros(1, 12), sinusoidal_2d((5, 5), 12)])
-    out["decoder.decoder_pos_embed"] = fixed[None]
-    for kind in ("weight", "bias"):
-        out[f"vit.layernorm.{kind}"] = own[f"encoder.final_norm.{kind}"]
-        out[f"decoder.decoder_embed.{kind}"] = own[f"patch_decoder.enter.{kind}"]
-        out[f"decoder.decoder_norm.{kind}"] = own[f"patch_decoder.encoder.final_norm.{kind}"]
-        # A patch is (channel, row, column) here and (row, column, channel) there.
-        rows = own[f"patch_decoder.out.{kind}"]
-        rest = rows.shape[1:]
-        out[f"decoder.decoder_pred.{kind}"] = rows.view(3, *PATCH, *rest).movedim(0, 2).reshape(48, *rest)
+    out["decoder.decoder_pos_embed"] = torch.cat([torch.zeros(1, 12), sinusoidal_2d((5, 5), 12)])[None]
     return out
 
 
@@ -95,22 +91,12 @@ def test_paintings_and_loss_are_those_of_transformers():
 
 
 def vitmae(transformers):
-    config = transformers.ViTMAEConfig(
-        hidden_size=15,
-        num_hidden_layers=2,
-        num_attention_heads=3,
-        intermediate_size=23,
-        image_size=20,
-        patch_size=4,
-        decoder_hidden_size=12,
-        decoder_num_hidden_layers=1,
-        decoder_num_attention_heads=2,
-        decoder_intermediate_size=48,
-        mask_ratio=1 - SEEN / 25,
-        norm_pix_loss=True,
-        layer_norm_eps=1e-12,
-    )
-    model = transformers.ViTMAEForPreTraining(config).eval()
+    sizes = {"hidden_size": 15, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 23}
+    decoder = {"hidden_size": 12, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 48}
+    sizes |= {f"decoder_{name}": value for name, value in decoder.items()}
+    sizes |= {"image_size": 20, "patch_size": 4}
+    rest = {"mask_ratio": 1 - SEEN / 25, "norm_pix_loss": True, "layer_norm_eps": 1e-12}
+    model = transformers.ViTMAEForPreTraining(transformers.ViTMAEConfig(**sizes, **rest)).eval()
     for module in model.decoder.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = 1e-6
@@ -123,6 +109,7 @@ def vitmae(transformers):
 def test_hidden_pixels_change_no_painting_and_seen_ones_do():
     model, x, seen = autoencoder(), pictures(), seen_of()
     rows = cut_patches(x, PATCH)
+    assert torch.equal(join_patches(rows, GRID, PATCH, 3), x)  # sewn as they were cut
     hidden = torch.ones(7, 15, 1, dtype=torch.bool).scatter(1, seen[:, :, None], False)
     noise = torch.randn_like(rows)
     with torch.no_grad():
@@ -158,11 +145,6 @@ def test_every_weight_learns_and_bf16_is_near():
         exact = model.losses(x, seen)
         near = autoencoder().set_compute_dtype(torch.bfloat16).losses(x, seen)
     assert float((near - exact).abs().max()) < 0.05
-
-
-def test_patches_are_sewn_as_they_were_cut():
-    x = pictures(2)
-    assert torch.equal(join_patches(cut_patches(x, PATCH), GRID, PATCH, 3), x)
 
 
 def test_what_is_seen_follows_from_the_seeds_alone():
@@ -242,20 +224,15 @@ def test_what_cannot_be_is_named(settings, match):
 
 def test_a_damaged_decoder_is_named(tmp_path):
     folder = gf.MaskedPatches(**SETTINGS, epochs=1).fit(stripes(8)).save(tmp_path / "model")
-    about = json.loads((folder / "glassformer.json").read_text())
-    about["parameters"]["decoder_width"] = 8
-    (folder / "glassformer.json").write_text(json.dumps(about))
-    (folder / "manifest.json").unlink()
+    parameters = read_json(folder / "glassformer.json")["parameters"] | {"decoder_width": 8}
     with pytest.raises(CheckpointError):
-        gf.load(folder)
+        gf.load(altered(folder, tmp_path / "bad", "glassformer.json", parameters=parameters))
 
 
 # --- a run ----------------------------------------------------------------------------------------
 
 
 def test_a_run_reads_flat_folders_and_leaves_a_page_with_paintings(tmp_path):
-    from PIL import Image
-
     flat = tmp_path / "photos"
     flat.mkdir()
     for i, picture in enumerate(stripes(20)):
@@ -263,7 +240,7 @@ def test_a_run_reads_flat_folders_and_leaves_a_page_with_paintings(tmp_path):
     sets = ["epochs=1", "num_layers=1", "threads=1", "validation_size=5", "also=[]"]
     recipe = load_recipe("digits-patches", [f"source={flat}", *sets])
     folder = run_task(recipe, tmp_path / "run")
-    metrics = json.loads((tmp_path / "run" / "metrics.json").read_text())
+    metrics = read_json(tmp_path / "run" / "metrics.json")
     assert metrics["pictures"] == {str(flat): 20, "validation": 5 - 1}  # a fifth at most
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.count('alt="reconstructed"') == 4

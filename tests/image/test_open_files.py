@@ -8,7 +8,6 @@ import zipfile
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from glassformer import ImageRegressor, MaskedPatches
 from glassformer.data.duplicates import image_digest
@@ -16,18 +15,12 @@ from glassformer.data.image import check_images, image_name, open_image
 from glassformer.errors import DataError
 from glassformer.tasks.image_classification.estimator import ImageClassifier
 
-from .conftest import SETTINGS, quarters
+from .conftest import SETTINGS, encoded, quarters
 
 ARRAYS, LABELS = quarters(13, 11)
 
 
-def png(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    Image.fromarray(array).save(file, "PNG")
-    return file.getvalue()
-
-
-CONTENTS = [png(array) for array in ARRAYS]
+CONTENTS = list(map(encoded, ARRAYS))
 
 
 class StreamlitFile(io.BytesIO):
@@ -79,7 +72,6 @@ def zipped(folder, content: bytes):
 
 
 KINDS = {
-    "BytesIO": lambda folder, content: io.BytesIO(content),
     "BytesIO, moved": lambda folder, content: moved(content),
     "open": on_disk,
     "open, no buffer": lambda folder, content: on_disk(folder, content, buffering=0),

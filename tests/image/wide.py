@@ -6,18 +6,19 @@ import zlib
 import numpy as np
 
 
-def png(array: np.ndarray, significant: int | None = None) -> bytes:
-    """A PNG of 16 bits: gray ``[H, W]``, or color ``[H, W, 3]`` or ``[H, W, 4]``."""
+def chunk(kind: bytes, data: bytes) -> bytes:
+    """A chunk of a PNG."""
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
+def png(array: np.ndarray, significant: int | None = None, more: bytes = b"") -> bytes:
+    """A PNG of 16 bits: gray ``[H, W]``, or color ``[H, W, 3]`` or ``[H, W, 4]``; with ``more`` chunks."""
     height, width = array.shape[:2]
     kind = {2: 0, 3: 2 if array.shape[-1] == 3 else 6}[array.ndim]
     rows = b"".join(b"\0" + row.astype(">u2").tobytes() for row in array)
     bits = b"" if significant is None else chunk(b"sBIT", bytes([significant] * max(1, kind * 3 // 2)))
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0))
-    return b"\x89PNG\r\n\x1a\n" + head + bits + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 16, kind, 0, 0, 0)) + more + bits
+    return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def tiff(
@@ -37,28 +38,17 @@ def tiff(
     else:
         data = array.astype(dtype).tobytes()
     data = zlib.compress(data) if deflate else data
-    found: dict[int, tuple[int, tuple | bytes]] = {
-        256: (4, (width,)),
-        257: (4, (height,)),
-        258: (3, (bits or size,) * samples),
-        259: (3, (8 if deflate else 1,)),
-        262: (3, (1 if samples == 1 else 2,)),
-        277: (3, (samples,)),
-        278: (4, (height,)),
-        279: (4, (len(data),)),
-        273: (4, (0,)),
-    }
-    if kind != "u":
-        found[339] = 3, ({"i": 2, "f": 3}[kind],) * samples
+    short = {258: bits or size, 259: 8 if deflate else 1, 262: 1 if samples == 1 else 2, 277: samples}
+    long = {256: width, 257: height, 278: height, 279: len(data), 273: 0}
+    short |= {339: {"i": 2, "f": 3}[kind]} if kind != "u" else {}
+    found: dict[int, tuple[int, tuple | bytes]] = {tag: (4, (value,)) for tag, value in long.items()}
+    found |= {tag: (3, (value,) * (samples if tag in (258, 339) else 1)) for tag, value in short.items()}
     for name, value in tags.items():
         found[int(name[1:])] = (2, value) if isinstance(value, bytes) else (4, value)
     parts, at = [], 8 + 2 + 12 * len(found) + 4
     for tag, (form, value) in sorted(found.items()):
-        raw = (
-            value
-            if isinstance(value, bytes)
-            else struct.pack(f"{order}{len(value)}{' HI'[form - 2]}", *value)
-        )
+        text = isinstance(value, bytes)
+        raw = value if text else struct.pack(f"{order}{len(value)}{' HI'[form - 2]}", *value)
         parts.append([tag, form, len(value), raw, at])
         at += len(raw) if len(raw) > 4 else 0
     entries = b""
