@@ -73,26 +73,26 @@ def page(explanations: Sequence[Any], title: str = "") -> str:
     css = asset("page.css")
     shown = [
         {
-            "a": inert(one.a),
-            "b": inert(one.b),
-            "score": one.score,
-            "picture": _draw_table(one),
-            "strongest": [(inert(r), inert(c), value) for r, c, value in one.strongest(NUM_STRONGEST)],
+            "a": inert(e.a),
+            "b": inert(e.b),
+            "score": e.score,
+            "picture": _draw_table(e),
+            "strongest": [(inert(r), inert(c), value) for r, c, value in e.strongest(NUM_STRONGEST)],
             "pictures": [
-                Markup(patches(url, one.table.sum(1 - side), grid))
-                for side, (url, grid) in enumerate(zip(one.urls, one.grids, strict=True))
+                Markup(patches(url, e.table.sum(1 - side), grid))
+                for side, (url, grid) in enumerate(zip(e.urls, e.grids, strict=True))
             ]
-            if hasattr(one, "urls")
+            if hasattr(e, "urls")
             else [],
         }
-        for one in explanations
+        for e in explanations
     ]
     return (
         environment(TEMPLATES)
         .get_template("similarity.html.j2")
         .render(
             css=Markup(css),
-            policy=policy(css, "", pictures=any(one["pictures"] for one in shown)),
+            policy=policy(css, "", pictures=any(entry["pictures"] for entry in shown)),
             title=title or f"Cosine {shown[0]['score']:.4f}",
             about=ABOUT,
             shown=shown,
@@ -100,12 +100,12 @@ def page(explanations: Sequence[Any], title: str = "") -> str:
     )
 
 
-def _draw_table(one: Any) -> Any:
+def _draw_table(e: Any) -> Any:
     from markupsafe import Markup
 
-    if one.table.size > MAX_SQUARES or hasattr(one, "urls"):
+    if e.table.size > MAX_SQUARES or hasattr(e, "urls"):
         return ""
-    return Markup(picture(one.rows, one.columns, one.table.tolist()))
+    return Markup(picture(e.rows, e.columns, e.table.tolist()))
 
 
 def patches(url: str, sums: Any, grid: tuple[int, int]) -> str:
@@ -239,7 +239,7 @@ def _patch_names(grid: tuple[int, int]) -> list[str]:
 def save_similarities(explanations: Sequence[SimilarityExplanation], path: str | Path) -> Path:
     """Like ``SimilarityExplanation.save``, for several explanations: one page, or a JSON array."""
     title = "" if len(explanations) == 1 else f"The cosines of {len(explanations)} pairs"
-    values = [one.as_dict() for one in explanations]
+    values = [e.as_dict() for e in explanations]
     return _write(path, lambda: page(explanations, title), lambda: json_text(values, indent=2) + "\n")
 
 

@@ -80,8 +80,8 @@ class PairPooling(nn.Module):
         return bool(self.text_pooling.reads_first_row_only)
 
     def forward(self, x: Tensor, packing: Packing) -> Tensor:
-        """Features ``[B, 4 D + 1]``; ``packing`` is from ``split_pairs``. Cached features stay the same."""
-        if x.shape[1] == self.width:
+        """Features ``[B, 4 D + 1]``; ``packing`` is from ``split_pairs``."""
+        if x.shape[1] == self.width:  # cached features
             return x
         vectors = self.text_pooling(x, packing)  # [2 B, D]
         return pair_features(vectors[0::2], vectors[1::2])

@@ -221,8 +221,8 @@ class SolvedFitConfig(Maskable, AutoFitConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         if isinstance(self.start_share, str) and self.start_share != "auto":
-            what = f"start_share = {self.start_share!r} is not a share"
-            raise BadValueError(what, where="start_share", fix="auto, or a number")
+            what = f"start_share = {self.start_share!r} is not a number"
+            raise BadValueError(what, where="start_share", fix="Use auto, or a number from 0 to 1")
         if self.maskable and self.train_layers == 0 and not self.unfreeze_every:
             what = "a frozen encoder cannot learn from masked inputs"
             raise ConfigError(what, where="maskable", fix="Leave out train_layers, or maskable")

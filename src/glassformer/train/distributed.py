@@ -190,9 +190,9 @@ class PartialStream:
         return self.stream.steps(epoch)
 
     def pack(self, index: Any) -> PartialBatch:
-        own = self.stream.shard(index, self.rank, self.size)
-        is_idle = own is None
-        selected = self.stream.shard(index, 0, self.size) if is_idle else own
+        shard = self.stream.shard(index, self.rank, self.size)
+        is_idle = shard is None
+        selected = self.stream.shard(index, 0, self.size) if is_idle else shard
         return PartialBatch(self.stream.pack(selected), is_idle)
 
 
@@ -314,9 +314,9 @@ class MultipleRanks(Ranks):
     # --- data and states -------------------------------------------------------------------------
 
     def own_examples(self, examples: Sequence[Any]) -> Sequence[Any]:
-        own = examples[self.rank :: self.size]
+        selected = examples[self.rank :: self.size]
         # A process without examples evaluates one example, which is not counted.
-        return own if len(own) else examples[:1]
+        return selected if len(selected) else examples[:1]
 
     def gather(self, rows: np.ndarray) -> np.ndarray:
         counts = self._all_gather(torch.tensor([len(rows)]))
@@ -362,9 +362,9 @@ class MultipleRanks(Ranks):
 
     def generators(self) -> dict[str, Tensor]:
         states: dict[str, Tensor] = {}
-        for name, own in super().generators().items():
-            for rank, other in enumerate(self._all_gather(own)):
-                states[f"{name}/{rank}" if rank else name] = other
+        for name, state in super().generators().items():
+            for rank, rank_state in enumerate(self._all_gather(state)):
+                states[f"{name}/{rank}" if rank else name] = rank_state
         return states
 
     def set_generators(self, tensors: dict[str, Tensor], step: int) -> None:
