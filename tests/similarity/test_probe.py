@@ -148,7 +148,7 @@ def test_what_cannot_be_is_one_line(pictures, tmp_path):
         gf.Probe(clf).neighbors(x, x, k=0)
     with pytest.raises(DataError, match="vectors of 3 numbers"):
         gf.Probe(clf).neighbors(x, np.zeros((2, 3), np.float32))
-    with pytest.raises(ConfigError, match="gives no vectors"):
+    with pytest.raises(ConfigError, match="has no embeddings"):
         gf.Probe(3).embed(x)
     with pytest.raises(ConfigError, match="has random weights"):
         gf.Probe("encoder-mini").embed(TEXTS)

@@ -29,7 +29,14 @@ from glassformer.data.in_memory import as_targets
 from glassformer.data.label_kinds import match_known_labels
 from glassformer.data.label_sets import are_booleans
 from glassformer.data.transform import read_images
-from glassformer.errors import CheckpointError, ConfigError, DataError, OneClassError, UnequalLengthsError
+from glassformer.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    OneClassError,
+    UnequalLengthsError,
+    with_article,
+)
 from glassformer.explain.similarity import ImageSimilarity
 from glassformer.finite import finite, json_text
 from glassformer.runtime import choose_device, isolated_torch, own_generator, torch_uses_own_generator
@@ -114,7 +121,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         if len(classes) < 2:
             what = "all examples have one label"
             raise OneClassError(what, where="labels", fix="Give examples of two classes or more")
-        self.head_ = fit_head(vectors, targets, self.head, self.k, self.C)  # type: ignore[arg-type]  # it looks
+        self.head_ = fit_head(vectors, targets, self.head, self.k, self.C)  # type: ignore[arg-type]  # checked there
         self.classes_ = classes
         return self
 
@@ -297,9 +304,9 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         """The backbone as an estimator with a method ``embed``."""
         if not isinstance(self.backbone, str | Path):
             if not hasattr(self.backbone, "embed"):
-                kind = type(self.backbone).__name__
+                kind = with_article(type(self.backbone).__name__)
                 fix = "Give a fitted classifier, an Embedder, or a checkpoint"
-                raise ConfigError(f"a {kind} gives no vectors", where="backbone", fix=fix)
+                raise ConfigError(f"{kind} has no embeddings", where="backbone", fix=fix)
             return self.backbone
         cached = getattr(self, "_cached", None)
         if cached is None or cached[0] != self.backbone:
