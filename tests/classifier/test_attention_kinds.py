@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.errors import ConfigError
@@ -40,21 +41,9 @@ def test_a_window_longer_than_the_texts_trains_the_same_weights(small, data):
 def test_pictures_take_the_same_keys():
     pictures = [np.full((8, 8, 3), 20 * i % 256, np.uint8) for i in range(24)]
     names = ["dark" if picture.mean() < 128 else "bright" for picture in pictures]
-    clf = gf.ImageClassifier(
-        "vit-tiny",
-        image_size=8,
-        patch_size=2,
-        d_model=16,
-        num_heads=2,
-        d_ff=16,
-        num_layers=1,
-        epochs=1,
-        pooling="mean",
-        attention="local",
-        attention_window=5,
-        init_std=0.3,
-        precision="fp32",
-    ).fit(pictures, names)
+    sizes = values("image_size=8 patch_size=2 d_model=16 num_heads=2 d_ff=16 num_layers=1 epochs=1")
+    kind = values("pooling=mean attention=local attention_window=5 init_std=0.3 precision=fp32")
+    clf = gf.ImageClassifier("vit-tiny", **sizes, **kind).fit(pictures, names)
     config = clf.model_.config
     assert (config.encoder.attention, config.encoder.attention_window, config.init_std) == ("local", 5, 0.3)
 
@@ -68,6 +57,8 @@ def test_recipes_take_the_keys_and_a_window_wants_local_attention(small, data):
         small(attention="linear", attention_dropout=0.1).fit(*data)
     with pytest.raises(ConfigError, match="attention_window: 0 is out of range"):
         small(attention="local", attention_window=0).fit(*data)
+    with pytest.raises(ConfigError, match="'lstm' has no attention"):
+        gf.TextClassifier("lstm", attention="local").fit(*data)
 
 
 @pytest.mark.parametrize("key", ["attention", "attention_window", "init_std"])
@@ -76,8 +67,3 @@ def test_a_checkpoint_has_its_own(fitted, data, tmp_path, key):
     value = {"attention": "local", "attention_window": 3, "init_std": 0.1}[key]
     with pytest.raises(ConfigError, match=f"{key} belongs to from-scratch models"):
         gf.TextClassifier(str(tmp_path / "model"), max_length=16, **{key: value}).fit(*data)
-
-
-def test_recurrent_models_have_no_attention(small, data):
-    with pytest.raises(ConfigError, match="'lstm' has no attention"):
-        gf.TextClassifier("lstm", attention="local").fit(*data)

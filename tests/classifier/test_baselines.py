@@ -2,22 +2,22 @@
 
 import numpy as np
 import pytest
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.data.corpus import europe_splits, hard_negatives
+from glassformer.data.text import encode, word_tokenizer
 from glassformer.errors import ConfigError, InputError
+from glassformer.tasks import build
+from glassformer.tasks.text_classification.recipe import ModelConfig
 
-TEXTS = [
-    "a truly fine film",
-    "fine , a fine story",
-    "what a fine day",
-    "a dull film indeed",
-    "dull dull story",
-    "so dull a day",
-] * 4
+TEXTS = (
+    "a truly fine film|fine , a fine story|what a fine day|a dull film indeed|dull dull story|so dull a day"
+)
+TEXTS = TEXTS.split("|") * 4
 LABELS = ["pos", "pos", "pos", "neg", "neg", "neg"] * 4
-SMALL = dict(
-    d_model=11, embedding_dim=7, min_count=1, epochs=12, lr=2e-2, batch_size=6, max_length=16, warmup=0.0
+SMALL = values(
+    "d_model=11 embedding_dim=7 min_count=1 epochs=12 lr=2e-2 batch_size=6 max_length=16 warmup=0.0"
 )
 NAMES = ("lstm", "gru", "textcnn")
 
@@ -42,6 +42,7 @@ def test_overfit_save_load(name, precision, tmp_path):
     ("settings", "message"),
     [
         (dict(model="lstm", num_heads=2), "'lstm' has no num_heads"),
+        (dict(model="lstm", embedding_dim=7, vectors="FILE"), "embedding_dim is 7, the vectors have 5 num"),
         (dict(model="textcnn", bidirectional=True), "'textcnn' has no bidirectional"),
         (dict(model="textcnn", pooling="mean"), "always uses max pooling"),
         (dict(model="gru", pooling="first"), "first pooling is only for Transformers"),
@@ -50,7 +51,9 @@ def test_overfit_save_load(name, precision, tmp_path):
         (dict(model="lstm", vectors="nowhere.txt"), "nowhere.txt: no such file"),
     ],
 )
-def test_settings_that_cannot_be(settings, message):
+def test_settings_that_cannot_be(settings, message, vectors_file):
+    if settings.get("vectors") == "FILE":
+        settings = settings | {"vectors": str(vectors_file)}
     with pytest.raises(InputError, match=message):
         gf.TextClassifier(**settings, min_count=1).fit(TEXTS, LABELS)
 
@@ -83,9 +86,7 @@ def test_frozen_vectors_stay_and_special_tokens_learn(name, vectors_file):
     assert not np.array_equal(moved[free.tokenizer_.token_to_id("fine")], vectors["fine"])
 
 
-def test_vectors_of_another_width_or_language(vectors_file):
-    with pytest.raises(ConfigError, match="embedding_dim is 7, the vectors have 5 numbers"):
-        gf.TextClassifier("lstm", embedding_dim=7, vectors=str(vectors_file), min_count=1).fit(TEXTS, LABELS)
+def test_vectors_of_another_language(vectors_file):
     with pytest.raises(ConfigError, match="no word of the vocabulary has a vector"):
         gf.TextClassifier("lstm", vectors=str(vectors_file), min_count=1).fit(["một", "hai"], [0, 1])
 
@@ -101,3 +102,32 @@ def test_the_mini_transformer_on_frozen_vectors():
     hard = hard_negatives()
     assert clf.score(hard, ["other"] * len(hard)) >= 0.99
     assert clf.explain("the capital of France is Paris .").maps.shape[:2] == (1, 2)
+
+
+# --- word vectors that a classifier trains on its own texts ---------------------------------------
+
+
+@pytest.mark.parametrize(("copies", "epochs"), [(1, 200), (5, 136), (100, 10)])
+def test_few_words_are_read_oftener(copies, epochs, monkeypatch):
+    texts = ["a warm film", "dull film !", "what a joy"] * copies
+    tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
+    table = encode(tokenizer, texts, max_length=17)
+    monkeypatch.setattr(build, "MIN_TRAINING_WORDS", 136 * 5 * len(table.ids) // copies)
+    asked = []
+    monkeypatch.setattr(build, "train_vectors", lambda *args: asked.append(args[3]))
+    build.load_word_vectors(ModelConfig(model="textcnn", vectors="word2vec"), tokenizer, table, 0)
+    assert asked == [epochs]
+
+
+def test_the_vectors_of_few_texts_tell_words_apart():
+    rng = np.random.default_rng(3)
+    words = [f"w{i}" for i in range(61)]
+    texts = [" ".join(rng.choice(words, 43)) for _ in range(31)]
+    tokenizer = word_tokenizer(texts, min_count=1, vocab_size=97, lowercase=True, strip_accents=False)
+    table = encode(tokenizer, texts, max_length=47)
+    config = ModelConfig(model="textcnn", vectors="word2vec", embedding_dim=11)
+    found = build.load_word_vectors(config, tokenizer, table, 0)
+    assert found is not None
+    vectors = found.vectors_
+    apart = vectors - vectors.mean(0)
+    assert apart.std() > 0.3 * vectors.std()  # all but one direction, after ten epochs

@@ -79,7 +79,7 @@ def test_it_abstains_where_its_label_is_too_unlikely(own, three, tmp_path):
     assert again.abstain_below_ is None
 
 
-def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path):
+def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path, small):
     with pytest.raises(ConfigError, match="is not a probability between 0 and 1"):
         own.calibrate(*three, abstain_below=1.5)
     with pytest.raises(InputError, match="f1 is defined only for two classes"):
@@ -93,13 +93,9 @@ def test_what_cannot_be_a_decision_is_refused(own, three, tmp_path):
         ({"threshold": [0.5, 0.5, 0.0]}, "threshold = 0.0 is not between 0 and 1"),
         ({"abstain_below": "high"}, "abstain_below = 'high' is not a probability"),
     ):
-        from glassformer.tasks.text_classification.estimator import TextClassifier
-
         with pytest.raises(CheckpointError, match=said.replace("'", ".")):
-            TextClassifier.restore(folder, about | changes)
-
-
-def test_several_labels_have_thresholds_and_do_not_abstain(small, three):
+            gf.TextClassifier.restore(folder, about | changes)
+    # several labels have a threshold each and do not abstain
     sets = [[label] if i % 2 else [label, "even"] for i, label in enumerate(three[1])]
     several = small(epochs=1).fit(three[0], sets)
     assert several.calibrate(three[0], sets, threshold="f1").threshold_.shape == (4,)

@@ -13,17 +13,23 @@ from glassformer.errors import ConfigError, DataError
 # --- fit and predict ------------------------------------------------------------------------------
 
 
-def test_it_learns(fitted, held):
+def test_it_learns(fitted, held, monkeypatch):
     assert fitted.score(*held) >= 0.9
     assert fitted.score(*held) == accuracy_score(held[1], fitted.predict(held[0]))
-
-
-def test_fit_gives_itself_and_leaves_its_input_alone(small, data):
-    texts, labels, weights = list(data[0]), list(data[1]), np.ones(101)
-    clf = small(epochs=1)
-    assert clf.fit(texts, labels, sample_weight=weights) is clf
-    assert (texts, labels) == data
-    assert weights.tolist() == [1.0] * 101
+    wanted, seen = fitted.predict_proba(held[0]), []
+    monkeypatch.setattr("glassformer.TextClassifier.CHUNK", 7)
+    found = fitted.predict_proba(held[0], progress=seen.append)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    assert sum(seen) == 29
+    assert len(seen) >= 5
+    # a batch changes nothing but the last bits
+    texts = held[0]
+    together = fitted.predict_proba(texts)
+    np.testing.assert_allclose(
+        np.concatenate([fitted.predict_proba([t]) for t in texts]), together, atol=1e-6
+    )
+    order = np.random.default_rng(1).permutation(len(texts))
+    np.testing.assert_allclose(fitted.predict_proba([texts[i] for i in order]), together[order], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -46,27 +52,19 @@ def test_classes_are_sorted_and_columns_follow_them(small, labels):
     assert [clf.classes_[row.argmax()] for row in proba] == labels
 
 
-def as_series(texts):
-    return pd.Series(texts, index=range(100, 100 + len(texts)))
+KINDS = {  # more are in tests/data/test_checks.py
+    "object array": lambda t: np.array(t, dtype=object),
+    "string Series": lambda t: pd.Series(t, index=range(100, 100 + len(t))).astype("string"),
+    "iterator": iter,
+}
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        list,
-        tuple,
-        np.array,
-        lambda t: np.array(t, dtype=object),
-        as_series,
-        lambda t: as_series(t).astype("string"),
-        iter,
-    ],
-    ids=["list", "tuple", "str array", "object array", "Series", "string Series", "iterator"],
-)
+@pytest.mark.parametrize("kind", KINDS)
 def test_kinds_of_input(small, data, fitted, held, kind):
-    clf = small().fit(kind(data[0]), kind(data[1]))
+    given = KINDS[kind]
+    clf = small().fit(given(data[0]), given(data[1]))
     assert same(clf, fitted)
-    np.testing.assert_array_equal(clf.predict_proba(kind(held[0])), fitted.predict_proba(held[0]))
+    np.testing.assert_array_equal(clf.predict_proba(given(held[0])), fitted.predict_proba(held[0]))
 
 
 def test_a_second_fit_starts_anew(small, data, fitted):
@@ -89,48 +87,16 @@ def test_a_first_fit_that_fails_leaves_it_unfitted(small):
         clf.predict(["one word"])
 
 
-def test_prediction_drops_nothing_whatever_the_mode(small, data):
-    clf = small(dropout=0.5).fit(*data)
-    wanted = clf.predict_proba(data[0])
-    clf.model_.train()
-    np.testing.assert_array_equal(clf.predict_proba(data[0]), wanted)
-
-
-@pytest.mark.parametrize("method", ["predict", "predict_proba", "embed"])
-def test_unfitted(method):
+@pytest.mark.parametrize(
+    ("method", "given"),
+    [
+        *((m, [["a text"]]) for m in ("predict", "predict_proba", "embed", "explain")),
+        ("score", [["a"], ["x"]]),
+    ],
+)
+def test_unfitted(method, given):
     with pytest.raises(NotFittedError, match="TextClassifier"):
-        getattr(TextClassifier(), method)(["a text"])
-
-
-def test_unfitted_explain_score_and_save(tmp_path):
-    clf = TextClassifier()
-    with pytest.raises(NotFittedError):
-        clf.explain("a text")
-    with pytest.raises(NotFittedError):
-        clf.score(["a text"], ["x"])
-    with pytest.raises(NotFittedError):
-        clf.save(tmp_path / "model")
-    assert not list(tmp_path.iterdir())
-
-
-def test_one_by_one_and_in_any_order(fitted, held):
-    """A batch changes nothing but the last bits."""
-    texts = held[0]
-    together = fitted.predict_proba(texts)
-    np.testing.assert_allclose(
-        np.concatenate([fitted.predict_proba([t]) for t in texts]), together, atol=1e-6
-    )
-    order = np.random.default_rng(1).permutation(len(texts))
-    np.testing.assert_allclose(fitted.predict_proba([texts[i] for i in order]), together[order], atol=1e-6)
-
-
-def test_many_texts_go_through_in_chunks(fitted, held, monkeypatch):
-    wanted, seen = fitted.predict_proba(held[0]), []
-    monkeypatch.setattr("glassformer.TextClassifier.CHUNK", 7)
-    found = fitted.predict_proba(held[0], progress=seen.append)
-    np.testing.assert_allclose(found, wanted, atol=1e-6)
-    assert sum(seen) == 29
-    assert len(seen) >= 5
+        getattr(TextClassifier(), method)(*given)
 
 
 def test_embed_gives_what_the_head_reads(fitted, held):
@@ -149,14 +115,15 @@ def test_embed_gives_what_the_head_reads(fitted, held):
 def test_equal_weights_are_no_weights(small, data, fitted):
     assert same(small().fit(*data, sample_weight=np.full(101, 0.5)), fitted)
     assert same(small().fit(*data, sample_weight=[3] * 101), fitted)
-
-
-def test_weights_pull_the_prediction(small):
-    """The same text with both labels: the weights decide."""
-    texts, y = ["a film", "a film"] * 10, ["neg", "pos"] * 10
-    for favourite, weights in (("neg", [9, 1] * 10), ("pos", [1, 9] * 10)):
-        proba = small(epochs=20).fit(texts, y, sample_weight=weights).predict_proba(["a film"])[0]
-        assert proba[["neg", "pos"].index(favourite)] == pytest.approx(0.9, abs=0.05)
+    # a setting may come as an array
+    clf = small(epochs=1, betas=np.array([0.8, 0.99])).fit(*data)
+    assert same(clf, small(epochs=1, betas=(0.8, 0.99)).fit(*data))
+    # fit returns the estimator and leaves its input alone
+    texts, labels, weights = list(data[0]), list(data[1]), np.ones(101)
+    clf = small(epochs=1)
+    assert clf.fit(texts, labels, sample_weight=weights) is clf
+    assert (texts, labels) == data
+    assert weights.tolist() == [1.0] * 101
 
 
 def test_weights_of_examples_and_of_classes_multiply(small, data):
@@ -170,10 +137,12 @@ def test_weights_of_examples_and_of_classes_multiply(small, data):
     assert np.abs(ours - alone).max() > 0.01
 
 
-def test_an_example_of_weight_0_teaches_nothing(small):
-    texts, y = ["a film", "the film", "a film"] * 8, ["neg", "pos", "pos"] * 8
-    clf = small(epochs=20).fit(texts, y, sample_weight=[1, 1, 0] * 8)
-    assert clf.predict(["a film", "the film"]).tolist() == ["neg", "pos"]
+def test_weights_pull_the_prediction(small):
+    """The same text with both labels: the weights decide, and a weight of 0 teaches nothing."""
+    texts, y = ["a film", "a film"] * 10, ["neg", "pos"] * 10
+    for share, weights in ((0.1, [9, 1] * 10), (0.9, [1, 9] * 10), (1.0, [0, 1] * 10)):
+        proba = small(epochs=20).fit(texts, y, sample_weight=weights).predict_proba(["a film"])[0]
+        assert proba[1] == pytest.approx(share, abs=0.05)
 
 
 @pytest.mark.parametrize(
@@ -203,8 +172,8 @@ def test_precision_set_after_a_prediction_counts_for_the_next(small, data):
     assert not np.array_equal(rounded, exact)
     np.testing.assert_allclose(rounded, exact, atol=0.05)
     np.testing.assert_array_equal(clf.set_params(precision="fp32").predict_proba(texts), exact)
-
-
-def test_a_setting_may_come_as_an_array(small, data):
-    clf = small(epochs=1, betas=np.array([0.8, 0.99])).fit(*data)
-    assert same(clf, small(epochs=1, betas=(0.8, 0.99)).fit(*data))
+    # dropout stays out of predictions, whatever the mode
+    clf = small(dropout=0.5).fit(*data)
+    wanted = clf.predict_proba(data[0])
+    clf.model_.train()
+    np.testing.assert_array_equal(clf.predict_proba(data[0]), wanted)

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 import glassformer as gf
 from glassformer import TextClassifier
@@ -14,20 +15,9 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.tasks.build import save_tokenizer
 
-TEXTS = [
-    "a wonderful film",
-    "a dull film",
-    "it was not dull",
-    "wonderful , it was not",
-    "I did laugh",
-    "I did not laugh at all",
-    "go and see it",
-    "stay at home",
-    "the best of the year , by far",
-    "the worst",
-    "best",
-    "worst of all the year",
-]
+TEXTS = """a wonderful film|a dull film|it was not dull|wonderful , it was not|I did laugh|I did not laugh at all
+go and see it|stay at home|the best of the year , by far|the worst|best|worst of all the year"""
+TEXTS = TEXTS.replace("\n", "|").split("|")
 LABELS = ["pos", "neg"] * 6
 TINY = {"d_model": 22, "num_heads": 2, "d_ff": 31, "num_layers": 2, "dropout": 0.0, "max_length": 13, "min_count": 1,
         "epochs": 40, "lr": 5e-3, "batch_size": 5, "precision": "fp32"}  # fmt: skip
@@ -35,23 +25,20 @@ TRANSFORMERS = [
     name for name in TEXT_ARCHITECTURES if name.startswith("encoder")
 ]  # the others: test_baselines.py
 VARIANTS = {name: {"model": name} for name in TRANSFORMERS} | {
-    "mean pooling": {"model": "encoder-base", "pooling": "mean"},
-    "unit-mean pooling": {"model": "encoder-base", "pooling": "unit-mean"},
-    "max pooling": {"model": "encoder-mini", "pooling": "max"},
-    "attention pooling": {"model": "encoder-small", "pooling": "attention"},
-    "pooler": {"model": "encoder-base", "pooling": "pooler"},
-    "mlp head": {"model": "encoder-mini", "head": "mlp", "head_hidden": 17},
-    "word pieces": {"model": "encoder-small", "tokenizer": "wordpiece", "vocab_size": 53},
-    "no special tokens": {"model": "encoder-small", "add_special_tokens": False},
-    "cleaned": {"model": "encoder-mini", "clean": "words", "lowercase": False},
-    "bf16": {"model": "encoder-base", "precision": "bf16"},
-    "zero init": {
-        "model": "encoder-base",
-        "norm": "pre",
-        "zero_init": True,
-        "pooling": "mean",
-        "final_norm": True,
-    },
+    name: values(f"model=encoder-{settings}")
+    for name, settings in {
+        "mean pooling": "base pooling=mean",
+        "unit-mean pooling": "base pooling=unit-mean",
+        "max pooling": "mini pooling=max",
+        "attention pooling": "small pooling=attention",
+        "pooler": "base pooling=pooler",
+        "mlp head": "mini head=mlp head_hidden=17",
+        "word pieces": "small tokenizer=wordpiece vocab_size=53",
+        "no special tokens": "small add_special_tokens=False",
+        "cleaned": "mini clean=words lowercase=False",
+        "bf16": "base precision=bf16",
+        "zero init": "base norm=pre zero_init=True pooling=mean final_norm=True",
+    }.items()
 }
 
 
@@ -87,8 +74,7 @@ def clf():
 @pytest.mark.parametrize("labels", [[7, -2] * 6, ["1", "0"] * 6, ["très bien", "<b>&"] * 6])
 def test_labels_of_any_kind_come_back(labels, tmp_path):
     clf = TextClassifier(**(TINY | {"model": "encoder-mini", "epochs": 1})).fit(TEXTS, labels)
-    clf.save(tmp_path / "model")
-    again = gf.load(tmp_path / "model")
+    again = gf.load(clf.save(tmp_path / "model"))
     assert again.classes_.tolist() == sorted(set(labels))
     assert again.classes_.dtype.kind == clf.classes_.dtype.kind
     assert type(again.predict(TEXTS)[0]) is type(clf.predict(TEXTS)[0])
@@ -110,16 +96,10 @@ def test_threshold_temperature_and_parameters_come_back(tmp_path):
     assert (again.threshold_, again.temperature_) == (None, 1.0)
 
 
-@pytest.mark.parametrize("name", ["truncated_", "train_seconds_", "best_step_"])
-def test_fitted_state_comes_back(clf, tmp_path, name):
-    clf.save(tmp_path / "model")
-    assert getattr(gf.load(tmp_path / "model"), name) == getattr(clf, name)
-
-
 def test_a_folder_that_exists_is_not_overwritten_by_accident(clf, tmp_path):
     clf.save(tmp_path / "model")
     before = (tmp_path / "model/glassformer.json").read_bytes()
-    with pytest.raises(CheckpointError, match="exists"):
+    with pytest.raises(CheckpointError, match=r"exists.*pass overwrite=True"):
         clf.save(tmp_path / "model")
     assert (tmp_path / "model/glassformer.json").read_bytes() == before
     clf.save(tmp_path / "model", overwrite=True)
@@ -128,6 +108,10 @@ def test_a_folder_that_exists_is_not_overwritten_by_accident(clf, tmp_path):
     with pytest.raises(CheckpointError):
         clf.save(tmp_path / "mine", overwrite=True)
     assert (tmp_path / "mine/thesis.txt").read_text() == "years of work"
+    folder = tmp_path / "model"
+    for file in (folder / "config.json", folder / "glassformer.json"):
+        with pytest.raises(CheckpointError, match=f"{file.name}: is a file, not a folder. Name the folder"):
+            gf.load(file)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "tokenizer.json", "glassformer.json"])
@@ -147,14 +131,7 @@ def test_a_damaged_folder_is_refused_by_name(clf, tmp_path, name, harm):
         gf.load(tmp_path / "model")
 
 
-def test_a_file_is_no_folder(clf, tmp_path):
-    folder = clf.save(tmp_path / "model")
-    for file in (folder / "config.json", folder / "glassformer.json"):
-        with pytest.raises(CheckpointError, match=f"{file.name}: is a file, not a folder. Name the folder"):
-            gf.load(file)
-
-
-def test_loading_what_is_not_there_or_not_ours(clf, tmp_path):
+def test_loading_what_is_not_there_or_not_ours(clf, tmp_path, checkpoint):
     with pytest.raises(CheckpointError, match="no such folder"):
         gf.load(tmp_path / "nothing")
     (tmp_path / "empty").mkdir()
@@ -163,7 +140,13 @@ def test_loading_what_is_not_there_or_not_ours(clf, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
     clf.save(run / "model")
-    np.testing.assert_array_equal(gf.load(run).predict(TEXTS), clf.predict(TEXTS))  # a run folder
+    again = gf.load(run)  # a run folder
+    np.testing.assert_array_equal(again.predict(TEXTS), clf.predict(TEXTS))
+    for name in ("truncated_", "train_seconds_", "best_step_"):
+        assert getattr(again, name) == getattr(clf, name)
+    # a model's folder is not an estimator's
+    with pytest.raises(CheckpointError, match=r"without a head for classes.*load_pretrained.*TextClassifier"):
+        gf.load(checkpoint)
 
 
 # --- from a checkpoint ----------------------------------------------------------------------------
@@ -181,11 +164,6 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
-def test_a_models_folder_is_no_estimators(checkpoint):
-    with pytest.raises(CheckpointError, match=r"without a head for classes.*load_pretrained.*TextClassifier"):
-        gf.load(checkpoint)
-
-
 FINE = {"max_length": 13, "epochs": 30, "lr": 5e-3, "batch_size": 5, "precision": "fp32"}
 
 
@@ -199,20 +177,14 @@ FINE = {"max_length": 13, "epochs": 30, "lr": 5e-3, "batch_size": 5, "precision"
     ],
 )
 def test_fine_tuning_a_checkpoint(checkpoint, tmp_path, changes, new):
-    clf = TextClassifier(str(checkpoint), **(FINE | changes)).fit(TEXTS, LABELS)
+    clf = TextClassifier(checkpoint, **(FINE | changes)).fit(TEXTS, LABELS)  # a path, or its name
     assert clf.score(TEXTS, LABELS) == 1.0
     assert str(checkpoint) in clf.weights_source_
     assert clf.weights_source_.endswith(new)
     assert clf.model_.config.encoder.dropout == changes.get("dropout", 0.0)  # none unless asked for
     assert clf.model_.config.encoder.stochastic_depth == changes.get("stochastic_depth", 0.0)
     clf.save(tmp_path / "model")
-    np.testing.assert_array_equal(gf.load(tmp_path / "model").predict_proba(TEXTS), clf.predict_proba(TEXTS))
-
-
-def test_a_checkpoint_may_be_named_by_a_path(checkpoint, tmp_path):
-    clf = TextClassifier(checkpoint, **(FINE | {"epochs": 1})).fit(TEXTS, LABELS)
-    assert str(checkpoint) in clf.weights_source_
-    again = gf.load(clf.save(tmp_path / "model"))
+    again = gf.load(tmp_path / "model")
     assert again.model == str(checkpoint)
     np.testing.assert_array_equal(again.predict_proba(TEXTS), clf.predict_proba(TEXTS))
 
@@ -225,9 +197,7 @@ def test_fine_tuning_starts_from_the_checkpoints_weights(checkpoint):
     ours = clf.model_.state_dict()
     for name, tensor in base.state_dict().items():
         torch.testing.assert_close(ours[name], tensor, atol=1e-9, rtol=0)
-
-
-def test_a_longer_text_than_the_model_knows(checkpoint):
+    # a longer text than the model knows
     clf = TextClassifier(str(checkpoint), **(FINE | {"epochs": 1})).fit(TEXTS, LABELS)
     clf.set_params(max_length=20)
     with pytest.raises(ShapeError, match="the model has 13 positions"):

@@ -6,6 +6,8 @@ import warnings
 import numpy as np
 import pytest
 import torch
+from tests.cli.tiny import settings
+from tests.tables import write_csv
 
 import glassformer as gf
 from glassformer.cli.app import main
@@ -51,12 +53,8 @@ def test_the_gate_counts_labels_and_points():
     swapped = wrong(100)
     swapped[98:100], swapped[998:] = targets[98:100], 1 - targets[998:]
     found = compare_with_int8(wrong(100), swapped, targets)
-    assert (found["agree"], found["accuracy"], found["accuracy_int8"], found["passed"]) == (
-        0.996,
-        0.9,
-        0.9,
-        True,
-    )
+    wanted = {"agree": 0.996, "accuracy": 0.9, "accuracy_int8": 0.9, "passed": True}
+    assert found.items() >= wanted.items()
     swapped[96:98], swapped[996:998] = targets[96:98], 1 - targets[996:998]
     assert not compare_with_int8(wrong(100), swapped, targets)["passed"]  # 99.2 % of the labels
     several = np.zeros((200, 3), bool)
@@ -119,12 +117,7 @@ def test_weights_that_change_in_place_ask_for_the_gate_again(own, tmp_path):
     assert own.int8_ is None
     own.check_int8(*OTHERS)
     assert not np.allclose(own.logits(OTHERS[0]), before)
-
-
-@here
-def test_an_outcome_of_other_weights_is_not_saved(own, tmp_path):
-    own.check_int8(*OTHERS)
-    with torch.no_grad():
+    with torch.no_grad():  # nor is an outcome of other weights saved
         own.model_.head.out.weight.neg_()
     assert reload(own, tmp_path).int8_ is None
 
@@ -199,17 +192,10 @@ def test_without_kernels_prediction_goes_on_and_says_so(own, monkeypatch):
         own.check_int8(*OTHERS)
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        [],
-        "yes",
-        PASSED | {"agree": 1.5},
-        PASSED | {"n": 0},
-        PASSED | {"passed": 1},
-        PASSED | {"accuracy": None},
-    ],
-)
+WRONG = [PASSED | change for change in ({"agree": 1.5}, {"n": 0}, {"passed": 1}, {"accuracy": None})]
+
+
+@pytest.mark.parametrize("wrong", [[], "yes", *WRONG])
 def test_an_outcome_that_nobody_measured_is_refused(wrong):
     assert read_int8_result(PASSED, "here") == PASSED
     assert read_int8_result(None, "here") is None
@@ -221,14 +207,9 @@ def test_an_outcome_that_nobody_measured_is_refused(wrong):
 @pytest.mark.filterwarnings("always::glassformer.errors.IdleSettingWarning")
 def test_the_command_measures_once_and_the_doctor_shows_it(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    texts, labels = make_texts(701, seed=2)
-    rows = [f"{text} {i},{label}" for i, (text, label) in enumerate(zip(texts, labels, strict=True))]
-    (tmp_path / "films.csv").write_text("\n".join(["text,label", *rows]) + "\n", encoding="utf-8")
-    tiny = ["d_model=16", "num_heads=2", "d_ff=16", "num_layers=1", "max_length=16", "threads=1", "lr=0.03"]
-    tiny += ["epochs=2", "precision=fp32", "baselines=false", "bootstrap=20", "maps=0", "min_count=1"]
-    words = [
-        word for pair in (*tiny, "model=encoder-mini", "validation_size=211") for word in ("--set", pair)
-    ]
+    rows = [(f"{text} {i}", label) for i, (text, label) in enumerate(zip(*make_texts(701, seed=2)))]
+    write_csv(tmp_path / "films.csv", ("text", "label"), rows)
+    words = settings("lr=0.03", "epochs=2", "maps=0", "validation_size=211")
     assert main(["train", "--text", "films.csv", "--out", "run", *words]) == 0
 
     def ask(*argv: str) -> tuple[str, str]:

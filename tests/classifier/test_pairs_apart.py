@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 from tests.similarity.tiny import checkpoint
 
 import glassformer as gf
@@ -79,14 +80,13 @@ def test_packed_is_padded_and_batches_change_nothing(solved):
     whole = solved.logits(odd)
     np.testing.assert_allclose(whole, np.concatenate([solved.logits([pair]) for pair in odd]), atol=2e-6)
     assert solved.truncated(odd).tolist() == [False] * 5 + [True, False]
-    table = solved.encode(solved.check(odd))
+    assert solved.encode(solved.check(odd)).lengths.max() == 19
     ids, mask, segments = torch.zeros(3, len(odd), 23, dtype=torch.long)
     for i, row in enumerate(solved.check(odd)):
         own = solved.encode([row])
         ids[i, -len(own[0]) :] = torch.from_numpy(own[0].astype(np.int64))  # padding on the left
         mask[i, -len(own[0]) :] = 1
         segments[i, -len(own[0]) :] = torch.from_numpy(own.segments.astype(np.int64))
-    assert table.lengths.max() == 19
     model = solved.model_
     with torch.inference_mode():
         np.testing.assert_allclose(model(ids, mask, segments).logits.numpy(), whole, atol=2e-6)
@@ -126,14 +126,11 @@ def test_numbers_and_fine_tuning(folder, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "method", ["occlusion", "gradient_x_input", "integrated_gradients", "attention", "rollout"]
+    "method", "occlusion gradient_x_input integrated_gradients attention rollout".split()
 )
 def test_explanations_see_both_texts(solved, method):
     found = solved.explain(PAIRS[3], method=method)
-    assert (np.abs(found.scores[found.sides == 0]).max(), np.abs(found.scores[found.sides == 1]).max()) > (
-        0,
-        0,
-    )
+    assert all(np.abs(found.scores[found.sides == side]).max() > 0 for side in (0, 1))
     if method == "attention":
         assert not found.maps[:, :, :5, 5:].any()
         np.testing.assert_allclose(found.maps.sum(-1), 1, atol=1e-6)
@@ -146,24 +143,20 @@ def test_explanations_see_both_texts(solved, method):
 @pytest.mark.parametrize(
     ("settings", "what"),
     [
-        ({"pooling": "attention"}, "attention pooling does not support a bi-encoder"),
-        ({"add_special_tokens": False}, "the special tokens of a text"),
-        ({"model": "textcnn"}, "pairs = apart needs a Transformer"),
+        ("pooling=attention", "attention pooling does not support a bi-encoder"),
+        ("add_special_tokens=False", "the special tokens of a text"),
+        ("model=textcnn", "pairs = apart needs a Transformer"),
     ],
 )
 def test_what_it_cannot_be_is_said(folder, settings, what):
+    settings = {"model": folder, "pairs": "apart", "epochs": 1} | FAST | values(settings)
     with pytest.raises(ConfigError, match=what):
-        gf.TextClassifier(**({"model": folder, "pairs": "apart", "epochs": 1} | FAST | settings)).fit(
-            PAIRS, SAME
-        )
+        gf.TextClassifier(**settings).fit(PAIRS, SAME)
 
 
 def test_texts_do_not_ask_how_pairs_are_read(folder):
-    texts = [a for a, _ in PAIRS]
-    clf = gf.TextClassifier(folder, pairs="apart", train_layers=0, **FAST).fit(
-        texts, ["dog" in t for t in texts]
-    )
-    assert clf.model_.config.sides is None
+    texts, clf = [a for a, _ in PAIRS], gf.TextClassifier(folder, pairs="apart", train_layers=0, **FAST)
+    assert clf.fit(texts, ["dog" in t for t in texts]).model_.config.sides is None
 
 
 def test_auto_takes_it_where_it_is_ahead(folder, monkeypatch, tmp_path):

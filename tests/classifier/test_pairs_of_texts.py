@@ -74,14 +74,11 @@ def test_a_model_of_one_text_stays_one_and_refuses_pairs(tmp_path):
             fitted.predict(PAIRS[:3])
 
 
-def test_a_model_of_pairs_refuses_texts(encoder):
+def test_a_model_of_pairs_refuses_texts_and_windows(encoder):
     with pytest.raises(DataError, match=r"this model reads pairs of texts\. Give two texts"):
         encoder.predict([PAIRS[0][0]])
     with pytest.raises(DataError, match="reads pairs"):
         clone(encoder).set_params(epochs=1).fit(PAIRS, SAME, validation=(["one text"], ["same"]))
-
-
-def test_windows_are_of_one_text():
     with pytest.raises(ConfigError, match=r"long_texts.*windows.*pairs"):
         gf.TextClassifier("encoder-mini", **SMALL, **TINY, long_texts="mean").fit(PAIRS, SAME)
 

@@ -67,6 +67,10 @@ def test_a_matrix_gives_a_matrix_with_the_same_numbers(small, fitted):
     assert clf.score(HELD, held) == accuracy_score(held, found)
     again = clone(clf)
     assert again.get_params() == clf.get_params()
+    with pytest.raises(DataError, match="label 'bird' was not seen in training"):
+        small(epochs=1).fit(TEXTS, SETS, validation=(HELD[:1], [["bird"]]))
+    with pytest.raises(DataError, match="2 columns, but training had 3 labels"):
+        small(epochs=1).fit(TEXTS, y, validation=(HELD, matrix(HELD_SETS)[:, :2]))
 
 
 def test_scikit_learn_scores_it_over_folds(small):
@@ -77,6 +81,10 @@ def test_scikit_learn_scores_it_over_folds(small):
     tags = small().__sklearn_tags__()
     assert tags.classifier_tags.multi_label
     assert tags.estimator_type == "classifier"
+    # a held-out part keeps every label
+    clf = small(epochs=1, validation_fraction=0.2).fit(TEXTS, SETS)
+    assert clf.threshold_ is not None
+    assert len(clf.threshold_) == 3
 
 
 @pytest.mark.parametrize("y", [SETS, matrix(SETS)], ids=["sets", "matrix"])
@@ -116,12 +124,6 @@ def test_what_a_yes_counts(small):
     assert mean("balanced") > plain
 
 
-def test_a_held_out_part_keeps_every_label(small):
-    clf = small(epochs=1, validation_fraction=0.2).fit(TEXTS, SETS)
-    assert clf.threshold_ is not None
-    assert len(clf.threshold_) == 3
-
-
 @pytest.mark.parametrize(
     ("settings", "y", "error", "said"),
     [
@@ -142,14 +144,6 @@ def test_a_held_out_part_keeps_every_label(small):
 def test_bad_targets_and_settings_are_one_line(small, settings, y, error, said):
     with pytest.raises(error, match=said):
         small(epochs=1, **settings).fit(TEXTS[:9], y)
-
-
-def test_validation_must_fit_the_training(small):
-    y = matrix(SETS)
-    with pytest.raises(DataError, match="label 'bird' was not seen in training"):
-        small(epochs=1).fit(TEXTS, SETS, validation=(HELD[:1], [["bird"]]))
-    with pytest.raises(DataError, match="2 columns, but training had 3 labels"):
-        small(epochs=1).fit(TEXTS, y, validation=(HELD, matrix(HELD_SETS)[:, :2]))
 
 
 def test_one_labels_logit_is_explained(fitted):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.commands import ok, refused
 
 import glassformer as gf
-from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError, NotForThisModelError
 from glassformer.tasks.zero_shot import ENCODER_TEMPLATE, TEMPERATURE
 
@@ -44,13 +44,13 @@ def test_the_label_with_the_nearest_vector_is_predicted(clf, embedder):
     assert clf.truncated([TEXTS[0], "long " * 400]).tolist() == [False, True]
 
 
-def test_another_template_and_an_embedder(clf, embedder):
-    other = gf.ZeroShotClassifier(embedder, LABELS, template="{}")
-    assert other.predict(TEXTS).tolist() == clf.predict(TEXTS).tolist()
-    assert np.abs(other.predict_proba(TEXTS) - clf.predict_proba(TEXTS)).max() > 0.01
-
-
-def test_a_word_counts_for_its_label(clf):
+def test_it_is_saved_as_an_ordinary_classifier(clf, tmp_path):
+    clf.classifier.save(tmp_path / "model")
+    again = gf.load(tmp_path / "model").set_params(precision="fp32")
+    assert again.classes_.tolist() == sorted(LABELS)
+    columns = [LABELS.index(label) for label in again.classes_]
+    np.testing.assert_allclose(again.predict_proba(TEXTS), clf.predict_proba(TEXTS)[:, columns], atol=1e-6)
+    # a word counts for its label
     e = clf.explain(TEXTS[2])
     assert (e.method, e.target) == ("occlusion", "cooking")
     scores = dict(e.words())
@@ -58,36 +58,30 @@ def test_a_word_counts_for_its_label(clf):
     assert clf.explain(TEXTS[2], "politics", method="gradient_x_input").target == "politics"
 
 
-def test_it_is_saved_as_an_ordinary_classifier(clf, tmp_path):
-    clf.classifier.save(tmp_path / "model")
-    again = gf.load(tmp_path / "model").set_params(precision="fp32")
-    assert again.classes_.tolist() == sorted(LABELS)
-    columns = [LABELS.index(label) for label in again.classes_]
-    np.testing.assert_allclose(again.predict_proba(TEXTS), clf.predict_proba(TEXTS)[:, columns], atol=1e-6)
-
-
-def test_from_the_command_line(clf, tmp_path, capsys):
-    assert main(["predict", NAME, *TEXTS, "--labels", ",".join(LABELS)]) == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
+def test_from_the_command_line(clf, tmp_path):
+    lines = [
+        line.split("\t")
+        for line in ok("predict", NAME, *TEXTS, "--labels", ",".join(LABELS)).out.splitlines()
+    ]
     assert [label for label, *_ in lines] == clf.predict(TEXTS).tolist()
     gf.Embedder(NAME).save(tmp_path / "embedder")
-    given = ["--labels", "sports,politics", "--template", "{}", "--out", str(tmp_path / "out.csv")]
-    assert main(["predict", str(tmp_path / "embedder"), *TEXTS[:2], *given]) == 0
+    given = ["--labels", "sports,politics", "--template", "{}", "--out", tmp_path / "out.csv"]
+    ok("predict", tmp_path / "embedder", *TEXTS[:2], *given)
     assert "politics" in (tmp_path / "out.csv").read_text()
-    assert main(["predict", NAME, TEXTS[0]]) == 2  # a name without labels is no run
-    assert "is a pre-trained model, and this command needs a run" in capsys.readouterr().err
-    assert main(["predict", NAME, TEXTS[0], "--labels", ",".join(LABELS), "--precision", "fp32"]) == 0
+    # a name without labels is no run
+    assert "is a pre-trained model, and this command needs a run" in refused("predict", NAME, TEXTS[0])
+    ok("predict", NAME, TEXTS[0], "--labels", ",".join(LABELS), "--precision", "fp32")
 
 
-def test_the_given_template_is_taken(embedder):
+def test_the_given_template_is_taken(embedder, clf):
     assert gf.ZeroShotClassifier(NAME, LABELS).template == ENCODER_TEMPLATE
     given = "This example is {}."  # the default of entailment models
     assert gf.ZeroShotClassifier(embedder, LABELS, template=given).template == given
     with pytest.raises(ConfigError):
         gf.ZeroShotClassifier(embedder, LABELS, template="no place for the label")
-
-
-def test_what_cannot_be_asked_is_refused(embedder):
+    other = gf.ZeroShotClassifier(embedder, LABELS, template="{}")
+    assert other.predict(TEXTS).tolist() == clf.predict(TEXTS).tolist()
+    assert np.abs(other.predict_proba(TEXTS) - clf.predict_proba(TEXTS)).max() > 0.01
     with pytest.raises(NotForThisModelError, match="only compares labels with each other"):
         gf.ZeroShotClassifier(embedder, LABELS, multi_label=True)
     with pytest.raises(NotForThisModelError, match="Give two labels or more"):

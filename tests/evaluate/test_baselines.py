@@ -41,14 +41,19 @@ def test_tfidf_reads_word_pairs():
     assert p.shape == (101, 2)
     assert p.sum(1) == pytest.approx(np.ones(101))
     assert (p.argmax(1) == z).mean() > 0.95
-
-
-def test_tfidf_keeps_the_columns_of_classes_it_never_saw():
+    # it keeps the columns of classes that it never saw
     p = tfidf_logistic(["a b", "c d", "a b", "c d"], [0, 2, 0, 2], ["a b", "c d"], num_classes=4)
     assert p.shape == (2, 4)
     assert p.argmax(1).tolist() == [0, 2]
     assert not p[:, [1, 3]].any()
     assert tfidf_logistic(["a", "b"], [0, 1], []).shape == (0, 2)
+    # words of one text alone are left out where there are a thousand
+    texts = ["good film", "bad film"] * 500
+    texts[0] = "good hapax"
+    p = tfidf_logistic(texts, [0, 1] * 500, ["hapax", "film", "nothing"])
+    assert p[0] == pytest.approx(p[2])
+    once = tfidf_logistic(texts[:998], [0, 1] * 499, ["hapax", "nothing"])
+    assert once[0, 0] > once[1, 0] + 1e-3
 
 
 def lopsided(n: int, seed: int) -> tuple[list[str], np.ndarray]:
@@ -66,31 +71,25 @@ def test_baselines_take_the_weights_of_the_model_beside_them():
     assert (plain.argmax(1)[z == 1] == 1).mean() < (weighted.argmax(1)[z == 1] == 1).mean() == 1
     words = {w: i for i, w in enumerate(sorted({w for t in train for w in t.split()}))}
     ids = TokenTable.of([[words[w] for w in t.split()] for t in train])
-    bags = {
-        kind: bag_of_embeddings(ids, y, ids, vocab_size=len(words), epochs=8, sample_weight=w)
-        for kind, w in (("plain", None), ("weighted", weights))
-    }
-    assert bags["plain"].argmax(1).sum() < bags["weighted"].argmax(1).sum()
-    rng = np.random.default_rng(5)
+    plain, weighted = (
+        bag_of_embeddings(ids, y, ids, vocab_size=len(words), epochs=8, sample_weight=w).argmax(1).sum()
+        for w in (None, weights)
+    )
+    assert plain < weighted
+    rng, options = np.random.default_rng(5), {"num_classes": 2, "max_images": 199}
     pictures = [rng.integers(0, 90 + 30 * t, (5, 5, 3), np.uint8) for t in y]
-    found = {
-        kind: pixel_logistic(pictures, y, pictures, num_classes=2, sample_weight=w, max_images=199)[0][
-            :, 1
-        ].mean()
-        for kind, w in (("plain", None), ("weighted", weights))
-    }
-    assert found["plain"] < found["weighted"]
+    plain, weighted = (
+        pixel_logistic(pictures, y, pictures, sample_weight=w, **options)[0][:, 1].mean()
+        for w in (None, weights)
+    )
+    assert plain < weighted
 
 
 def test_the_strength_is_chosen_by_the_measure(monkeypatch):
-    (train, y), _ = lopsided(211, 0), None
-    asked = []
-
-    def score(*args, **kwargs):
-        asked.append(kwargs["average"])
-        return 0.0
-
-    monkeypatch.setattr("sklearn.metrics.f1_score", score)
+    (train, y), asked = lopsided(211, 0), []
+    monkeypatch.setattr(
+        "sklearn.metrics.f1_score", lambda *a, **options: asked.append(options["average"]) or 0.0
+    )
     tfidf_logistic(train, y, train[:3])
     assert asked == []
     tfidf_logistic(train, y, train[:3], measure="macro_f1")
@@ -126,6 +125,17 @@ def test_bag_of_embeddings_learns_and_repeats_itself():
     assert (p.argmax(1) == z).mean() > 0.9
     again = bag_of_embeddings(train, y, test, vocab_size=50, epochs=8, dim=11, seed=3)
     assert np.array_equal(p, again)
+    # by default it is 64 wide and is trained for 100 steps
+    (train, y), (test, _) = bags(131, 5), bags(7, 6)
+    usual = bag_of_embeddings(train, y, test, vocab_size=50)
+    options = {"epochs": 34, "dim": 64, "lr": 1e-2, "batch_size": 64, "seed": 0, "num_classes": 3}
+    assert np.array_equal(usual, bag_of_embeddings(train, y, test, vocab_size=50, **options))
+    large, z = bags(6_401, 5)
+    once = bag_of_embeddings(large, z, test, vocab_size=50, epochs=1)
+    assert np.array_equal(bag_of_embeddings(large, z, test, vocab_size=50), once)
+    wider = bag_of_embeddings(train, y, test, vocab_size=50, num_classes=5)
+    assert wider.shape == (7, 5)
+    assert bag_of_embeddings(train, y, test.select([0]), vocab_size=50, num_classes=2).shape == (1, 3)
 
 
 def test_bad_input_is_named():
@@ -137,15 +147,6 @@ def test_bad_input_is_named():
         tfidf_logistic(["!!", "??"], [0, 1], ["a"])
     with pytest.raises(DataError, match="two classes"):
         bag_of_embeddings(TokenTable.of([[1], [2]]), [1, 1], TokenTable.of([[1]]), vocab_size=3)
-
-
-def test_pixels_are_drawn_from_every_class_where_there_are_many():
-    dark, light = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), 255, np.uint8)
-    pictures = [dark] * 30 + [light] * 10  # as a folder gives them: class by class
-    targets = np.array([0] * 30 + [1] * 10)
-    p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, max_images=20)
-    assert name.endswith("(20 images)")
-    assert p.argmax(1).tolist() == [0, 1]
 
 
 def test_tfidf_is_scikit_learns_with_the_best_strength():
@@ -169,15 +170,6 @@ def test_tfidf_is_scikit_learns_with_the_best_strength():
     rows, judged = words.fit_transform(train[:19]), words.transform(test)
     middle = LogisticRegression(C=1e-3, max_iter=2000, tol=1e-5).fit(rows, y[:19])
     assert few == pytest.approx(middle.predict_proba(judged), abs=1e-9)
-
-
-def test_words_of_one_text_alone_are_left_out_where_there_are_a_thousand():
-    texts = ["good film", "bad film"] * 500
-    texts[0] = "good hapax"
-    p = tfidf_logistic(texts, [0, 1] * 500, ["hapax", "film", "nothing"])
-    assert p[0] == pytest.approx(p[2])
-    once = tfidf_logistic(texts[:998], [0, 1] * 499, ["hapax", "nothing"])
-    assert once[0, 0] > once[1, 0] + 1e-3
 
 
 def test_bag_of_embeddings_equals_a_plain_loop_and_leaves_the_threads():
@@ -210,19 +202,6 @@ def test_bag_of_embeddings_equals_a_plain_loop_and_leaves_the_threads():
     assert ours == pytest.approx(logits(test).softmax(1).detach().numpy(), abs=1e-4)
 
 
-def test_the_usual_bag_is_64_wide_and_read_for_100_steps():
-    (train, y), (test, _) = bags(131, 5), bags(7, 6)
-    usual = bag_of_embeddings(train, y, test, vocab_size=50)
-    options = {"epochs": 34, "dim": 64, "lr": 1e-2, "batch_size": 64, "seed": 0, "num_classes": 3}
-    assert np.array_equal(usual, bag_of_embeddings(train, y, test, vocab_size=50, **options))
-    large, z = bags(6_401, 5)
-    once = bag_of_embeddings(large, z, test, vocab_size=50, epochs=1)
-    assert np.array_equal(bag_of_embeddings(large, z, test, vocab_size=50), once)
-    wider = bag_of_embeddings(train, y, test, vocab_size=50, num_classes=5)
-    assert wider.shape == (7, 5)
-    assert bag_of_embeddings(train, y, test.select([0]), vocab_size=50, num_classes=2).shape == (1, 3)
-
-
 def test_pixels_are_scikit_learns_on_small_pictures():
     rng = np.random.default_rng(0)
     y = np.array([0, 2, 2, 0, 2, 0, 0])
@@ -238,3 +217,10 @@ def test_pixels_are_scikit_learns_on_small_pictures():
         "16 x 16 pixels"
     )
     assert inspect.signature(pixel_logistic).parameters["max_images"].default == 10_000
+    # where there are many they are drawn from every class
+    dark, light = np.zeros((4, 4, 3), np.uint8), np.full((4, 4, 3), 255, np.uint8)
+    pictures = [dark] * 30 + [light] * 10  # as a folder gives them: class by class
+    targets = np.array([0] * 30 + [1] * 10)
+    p, name = pixel_logistic(pictures, targets, [dark, light], num_classes=2, max_images=20)
+    assert name.endswith("(20 images)")
+    assert p.argmax(1).tolist() == [0, 1]

@@ -32,16 +32,12 @@ def test_figures_are_scikit_learns(answers):
     assert found["accuracy"] == accuracy_score(y, given)
     for average in ("macro", "micro", "weighted"):
         assert found[f"{average}_f1"] == pytest.approx(f1_score(y, given, average=average, zero_division=0))
-    assert found["log_loss"] == pytest.approx(
-        np.mean([log_loss(y[:, k], p[:, k], labels=[0, 1]) for k in range(5)]), rel=1e-6
-    )
+    losses = [log_loss(y[:, k], p[:, k], labels=[0, 1]) for k in range(5)]
+    assert found["log_loss"] == pytest.approx(np.mean(losses), rel=1e-6)
     known = [k for k in range(5) if 0 < y[:, k].sum() < 211]
-    assert found["average_precision"] == pytest.approx(
-        np.mean([average_precision_score(y[:, k], p[:, k].astype(np.float32)) for k in known])
-    )
-    assert found["roc_auc"] == pytest.approx(
-        np.mean([roc_auc_score(y[:, k], p[:, k].astype(np.float32)) for k in known])
-    )
+    for key, area in (("average_precision", average_precision_score), ("roc_auc", roc_auc_score)):
+        wanted = np.mean([area(y[:, k], p[:, k].astype(np.float32)) for k in known])
+        assert found[key] == pytest.approx(wanted)
     assert [row["support"] for row in found["per_class"]] == y.sum(0).tolist()
     assert found["per_class"][4]["average_precision"] is None
     for key in ("accuracy", "macro_f1", "micro_f1"):
@@ -55,16 +51,8 @@ def test_thresholds_decide_and_pairs_are_counted():
     given = np.array([[1, 1], [1, 0], [0, 1], [0, 0]], bool)
     found = LabelSets().score(np.full((4, 2), 0.4), y, ["x", "y"], given, bootstrap=0)
     assert found["accuracy"] == 0.75
-    assert found["together"] == [
-        {
-            "labels": ["x", "y"],
-            "count": 2,
-            "of_first": 1.0,
-            "of_second": 2 / 3,
-            "lift": 2 * 4 / (2 * 3),
-            "predicted": 1,
-        }
-    ]
+    shares = {"of_first": 1.0, "of_second": 2 / 3, "lift": 2 * 4 / (2 * 3)}
+    assert found["together"] == [{"labels": ["x", "y"], "count": 2, "predicted": 1, **shares}]
     assert found["labels_per_example"] == {"true": 1.25, "predicted": 1.0}
     assert found["macro_f1_interval"] is None
 
@@ -94,18 +82,14 @@ def test_temperatures_undo_a_scale_of_each_label():
     assert (
         calibration_error(sigmoid(z)[:, 1], y[:, 1]) < 0.01 < calibration_error(sigmoid(3 * z)[:, 1], y[:, 1])
     )
-
-
-def test_calibration_by_hand():
+    # calibration by hand
     p, y = np.array([[0.25, 0.9], [0.25, 0.9]]), np.array([[0, 1], [1, 1]])
     found = describe_labels(p, y, resamples=20)
     assert found["ece_per_label"] == pytest.approx([0.25, 0.1])
     assert found["ece"] == pytest.approx(0.175)
     assert [b["n"] for b in found["curve"]] == [2, 2]
     assert found["log_loss"] == pytest.approx(-np.log([0.75, 0.25, 0.9, 0.9]).mean())
-
-
-def test_what_does_not_fit_is_refused():
+    # what does not fit is refused
     with pytest.raises(ShapeError):
         LabelSets().score(np.zeros((3, 4)), np.zeros((3, 4)), NAMES)
     with pytest.raises(GlassformerError, match="not finite"):

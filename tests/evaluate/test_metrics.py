@@ -74,29 +74,21 @@ def test_bootstrap_agrees_with_resampling_the_examples():
     assert got == Classes().score(p, y, list("abc"), bootstrap=4000)  # the same seed, the same interval
 
 
-def test_roc_keeps_the_order_of_near_certain_answers():
-    # As float32 probabilities these four would tie.
-    p = 1 - np.array([4e-9, 3e-9, 2e-9, 1e-9])
-    got = Classes().score(np.stack([1 - p, p], 1), np.array([0, 0, 1, 1]), ["neg", "pos"])
-    assert got["roc_auc"] == 1.0
-
-
-def test_bad_input_is_named():
-    names, score = np.array(["a", "b"]), Classes().score
-    with pytest.raises(DataError, match="no example to evaluate"):
-        score(np.zeros((0, 2)), [], names)
-    with pytest.raises(ShapeError, match=r"\(1, 3\)"):
-        score([[0.2, 0.3, 0.5]], [0], names)
-    with pytest.raises(ShapeError):
-        score([[0.5, 0.5]], [0, 1], names)
-    with pytest.raises(DataError, match=r"0\.\.1"):
-        score([[0.5, 0.5]], [2], names)
-    with pytest.raises(DataError):
-        score([[0.5, 0.5]], [-1], names)
-    with pytest.raises(GlassformerError, match="not finite"):
-        score([[np.nan, 0.5]], [0], names)
-    with pytest.raises(InputError, match="two or more"):
-        score([[1.0]], [0], ["only"])
+@pytest.mark.parametrize(
+    ("p", "targets", "error", "said"),
+    [
+        (np.zeros((0, 2)), [], DataError, "no example to evaluate"),
+        ([[0.2, 0.3, 0.5]], [0], ShapeError, r"\(1, 3\)"),
+        ([[0.5, 0.5]], [0, 1], ShapeError, None),
+        ([[0.5, 0.5]], [2], DataError, r"0\.\.1"),
+        ([[0.5, 0.5]], [-1], DataError, None),
+        ([[np.nan, 0.5]], [0], GlassformerError, "not finite"),
+        ([[1.0]], [0], InputError, "two or more"),
+    ],
+)
+def test_bad_input_is_named(p, targets, error, said):
+    with pytest.raises(error, match=said):
+        Classes().score(p, targets, np.array(["only"] if np.size(p) == 1 else ["a", "b"]))
 
 
 def test_a_threshold_may_decide_instead_of_the_largest_probability():
@@ -111,13 +103,6 @@ def test_a_threshold_may_decide_instead_of_the_largest_probability():
         Classes().score(p, y, ["a", "b"], predicted[:-1])
 
 
-def test_intervals_are_those_of_a_thousand_resamples_unless_said():
-    p, y = draw(31, 3, 5)
-    score = partial(Classes().score, p, y, list("abc"))
-    assert score() == score(bootstrap=1000, seed=0)
-    assert score()["macro_f1_interval"] != score(seed=1)["macro_f1_interval"]
-
-
 def test_each_figure_has_its_own_interval():
     y = np.array([0] * 90 + [1] * 7)  # always the first class: accurate, and useless
     p = np.tile([0.9, 0.1], (97, 1))
@@ -127,3 +112,12 @@ def test_each_figure_has_its_own_interval():
     for figure in ("accuracy", "macro_f1"):
         low, high = found[f"{figure}_interval"]
         assert low < found[figure] < high
+    # a thousand resamples unless said
+    p, y = draw(31, 3, 5)
+    score = partial(Classes().score, p, y, list("abc"))
+    assert score() == score(bootstrap=1000, seed=0)
+    assert score()["macro_f1_interval"] != score(seed=1)["macro_f1_interval"]
+    # As float32 probabilities these four would tie.
+    p = 1 - np.array([4e-9, 3e-9, 2e-9, 1e-9])
+    got = Classes().score(np.stack([1 - p, p], 1), np.array([0, 0, 1, 1]), ["neg", "pos"])
+    assert got["roc_auc"] == 1.0

@@ -17,6 +17,13 @@ from glassformer.targets.regression import (
     tfidf_ridge,
 )
 
+KNOWN = {
+    "r2": lambda f, t: r2_score(t, f),
+    "mae": lambda f, t: mean_absolute_error(t, f),
+    "pearson": lambda f, t: pearsonr(t, f)[0],
+    "spearman": lambda f, t: spearmanr(t, f)[0],
+}
+
 
 @pytest.fixture
 def numbers():
@@ -29,14 +36,8 @@ def test_figures_are_those_of_scikit_learn_and_scipy(numbers):
     found, true = numbers
     out = Numbers(mean=3.0, unit=0.5).score(found[:, None], (true - 3.0) / 0.5, bootstrap=0)
     assert out["n"] == 131
-    wanted = {
-        "r2": r2_score(true, found),
-        "mse": mean_squared_error(true, found),
-        "rmse": mean_squared_error(true, found) ** 0.5,
-        "mae": mean_absolute_error(true, found),
-        "pearson": pearsonr(true, found)[0],
-        "spearman": spearmanr(true, found)[0],
-    }
+    wanted = {key: measure(found, true) for key, measure in KNOWN.items()}
+    wanted |= {"mse": mean_squared_error(true, found), "rmse": mean_squared_error(true, found) ** 0.5}
     assert {key: out[key] for key in wanted} == pytest.approx(wanted)
     assert out["r2_interval"] is None
 
@@ -48,12 +49,7 @@ def test_the_bootstrap_is_that_of_drawn_rows(numbers):
     rng = np.random.default_rng(5)
     draws = np.concatenate([rng.multinomial(131, np.full(131, 1 / 131), 100) for _ in range(2)])
     rows = [np.repeat(np.arange(131), draw) for draw in draws]
-    for key, measure in (
-        ("r2", lambda f, t: r2_score(t, f)),
-        ("mae", lambda f, t: mean_absolute_error(t, f)),
-        ("pearson", lambda f, t: pearsonr(t, f)[0]),
-        ("spearman", lambda f, t: spearmanr(t, f)[0]),
-    ):
+    for key, measure in KNOWN.items():
         values = [measure(found[r], true[r]) for r in rows]
         np.testing.assert_allclose(bounds[key], np.quantile(values, [0.025, 0.975]), atol=1e-12)
 
@@ -67,6 +63,13 @@ def test_what_is_not_defined_is_none_and_what_diverged_is_refused():
         Numbers().score([np.nan], [1.0])
     with pytest.raises(DataError, match="no example"):
         Numbers().score([], [])
+    # coverage is told of each level that can be
+    found, true = np.zeros(4), np.array([0.0, 1.0, 2.0, 30.0])
+    levels = coverage_metrics(np.arange(11.0), found, true)
+    assert [level["asked"] for level in levels] == [0.8, 0.9, 0.95]
+    assert levels[1]["covered"] == 0.75
+    assert levels[1]["width"] == 20.0  # the 11th of 11 errors is 10
+    assert levels[2] == {"asked": 0.95, "covered": None, "width": None, "needed": 19}
 
 
 @pytest.mark.parametrize(("coverage", "fewest"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.95, 19), (0.99, 99)])
@@ -95,28 +98,16 @@ def test_intervals_cover_what_they_promise_on_average():
     assert np.mean(covered) == pytest.approx(0.9, abs=0.007)
 
 
-def test_coverage_is_told_of_each_level_that_can_be():
-    found, true = np.zeros(4), np.array([0.0, 1.0, 2.0, 30.0])
-    levels = coverage_metrics(np.arange(11.0), found, true)
-    assert [level["asked"] for level in levels] == [0.8, 0.9, 0.95]
-    assert levels[1]["covered"] == 0.75
-    assert levels[1]["width"] == 20.0  # the 11th of 11 errors is 10
-    assert levels[2] == {"asked": 0.95, "covered": None, "width": None, "needed": 19}
-
-
 def test_ridge_finds_a_line():
     x = np.random.default_rng(1).normal(size=(61, 3))
     y = x @ [1.0, -2.0, 0.5] + 7
     np.testing.assert_allclose(ridge([x[:50], x[50:]], y[:50], penalties=(1e-6,)), y[50:], atol=1e-4)
     assert np.abs(ridge([x[:50], x[50:]], y[:50], penalties=(1e-6, 1e6)) - y[50:]).max() < 1e-3
-
-
-def test_ridge_of_large_numbers_in_fp32_does_not_overflow():
+    # large numbers in fp32 do not overflow
     x = np.random.default_rng(1).normal(size=(61, 3)).astype(np.float32)
     y = (x @ np.array([1.0, -2.0, 0.5], np.float32)).astype(np.float64) * 1e30
-    np.testing.assert_allclose(
-        ridge([x[:50], x[50:]], y[:50], penalties=(1e-6,)) / 1e30, y[50:] / 1e30, atol=1e-3
-    )
+    found = ridge([x[:50], x[50:]], y[:50], penalties=(1e-6,))
+    np.testing.assert_allclose(found / 1e30, y[50:] / 1e30, atol=1e-3)
 
 
 def test_counted_words_of_texts_and_of_pairs():

@@ -65,6 +65,7 @@ def test_where_memory_is_too_small_batches_are_halved():
     tried, done = [], []
 
     def read(model, batch):
+        assert torch.is_inference_mode_enabled()  # gradients are not kept
         tried.append(batch.packing.count)
         if batch.packing.count > 2:
             raise torch.OutOfMemoryError("no room")
@@ -83,17 +84,6 @@ def test_where_memory_is_too_small_batches_are_halved():
         predict_rows(Recorder(), table(), never)
 
 
-def test_gradients_are_not_kept():
-    kept = []
-
-    def read(model, batch):
-        kept.append(torch.is_inference_mode_enabled())
-        return compute_logits(model, batch)
-
-    predict_rows(Recorder(), table(), read)
-    assert kept == [True]
-
-
 def test_windows_of_a_text_are_one_row():
     whole, done = Windows(table(), len(LENGTHS)), []
     assert predict_windows(Recorder(), whole, compute_logits, progress=done.append)[:, 0].tolist() == sums()
@@ -110,9 +100,7 @@ def test_windows_of_a_text_are_one_row():
     ]
     found = predict_windows(Recorder(), cut, compute_logits, pooling="max", batch_tokens=13)[:, 0]
     assert found.tolist() == [wanted[:3].max(), wanted[3], wanted[4:].max()]
-
-
-def test_pooling_keeps_axes_and_format():
+    # pooling keeps axes and format
     rows = np.arange(30, dtype=np.float32).reshape(5, 2, 3)
     owners = np.array([0, 1, 1, 2, 2])
     mean = pool_windows(rows, owners, 3, "mean")

@@ -19,13 +19,12 @@ SHORT, LONG = "One two three four five", "One two three four five six seven"
 
 def test_a_short_translation_pays_for_its_length_and_a_long_one_for_its_words():
     short = translation_scores([SHORT], [LONG])
-    assert short["bleu"] == pytest.approx(100 * math.exp(1 - 7 / 5))  # every n-gram is right: brevity alone
-    assert short["bleu_tokenised"] == pytest.approx(100 * math.exp(1 - 7 / 5))
+    brevity = pytest.approx(100 * math.exp(1 - 7 / 5))  # every n-gram is right
+    assert short["bleu"] == short["bleu_tokenised"] == brevity
     assert short["length_ratio"] == pytest.approx(5 / 7)
     long = translation_scores([LONG], [SHORT])
     precisions = math.prod(right / all_ for right, all_ in ((5, 7), (4, 6), (3, 5), (2, 4)))
-    assert long["bleu"] == pytest.approx(100 * precisions**0.25)
-    assert long["bleu_tokenised"] == pytest.approx(100 * precisions**0.25)
+    assert long["bleu"] == long["bleu_tokenised"] == pytest.approx(100 * precisions**0.25)
     assert long["length_ratio"] == pytest.approx(7 / 5)
     assert long["n"] == short["n"] == 1
 
@@ -56,9 +55,7 @@ def test_case_and_marks_count_for_one_of_the_scores_only():
     assert "tok:13a" in scores["signatures"]["bleu"]
     assert "nc:6" in scores["signatures"]["chrf"]
     assert "tok:none" in scores["signatures"]["bleu_tokenised"]
-
-
-def test_texts_belong_to_each_other_in_their_order():
+    # texts belong to each other in their order
     texts = ["the first of three lines", "and now the second one", "at last the third is here"]
     assert translation_scores(texts, texts)["bleu"] == pytest.approx(100)
     assert translation_scores(texts, texts)["n"] == 3

@@ -45,38 +45,28 @@ def read_by(clf, states):
 # --- rollout on paper -----------------------------------------------------------------------------
 
 
-def test_rollout_of_one_layer_is_half_of_its_map_and_half_of_itself():
+def test_rollout_on_paper():
     maps = np.random.default_rng(1).dirichlet(np.ones(5), (1, 3, 5))  # [L, H, T, T]
     np.testing.assert_allclose(rollout(maps), 0.5 * maps[0].mean(0) + 0.5 * np.eye(5))
-
-
-def test_rollout_multiplies_from_the_last_layer_down():
+    # it multiplies from the last layer down
     rng = np.random.default_rng(2)
     maps = rng.dirichlet(np.ones(5), (3, 2, 5))
     first, second, third = (0.5 * m.mean(0) + 0.5 * np.eye(5) for m in maps)
     np.testing.assert_allclose(rollout(maps), third @ second @ first)
     np.testing.assert_allclose(rollout(maps).sum(1), 1.0)
-
-
-def test_rollout_where_nothing_flows():
     maps = np.tile(np.eye(7), (4, 2, 1, 1))
     np.testing.assert_allclose(rollout(maps), np.eye(7))
-
-
-def test_rollout_keeps_rows_of_which_all_is_left_out():
+    # Row 2 looks at row 1, row 1 at row 0: two layers carry a quarter of row 0 to row 2.
+    step = np.array([[1.0, 0, 0], [1, 0, 0], [0, 1, 0]])
+    flow = rollout(np.tile(step, (2, 1, 1, 1)))
+    np.testing.assert_allclose(flow[2], [0.25, 0.5, 0.25])
+    np.testing.assert_allclose(flow[1], [0.75, 0.25, 0.0])
+    # rows of which all is left out
     rng = np.random.default_rng(0)
     maps = rng.dirichlet(np.full(11, 0.2), (3, 2, 11))  # [L, H, T, T], most of the weight on a few
     for residual in (0.0, 0.5):
         flow = rollout(maps, residual=residual, discard=0.9)
         np.testing.assert_allclose(flow.sum(-1), 1.0, atol=1e-9)
-
-
-def test_rollout_of_a_chain():
-    """Row 2 looks at row 1, row 1 at row 0: two layers carry a quarter of row 0 to row 2."""
-    step = np.array([[1.0, 0, 0], [1, 0, 0], [0, 1, 0]])
-    flow = rollout(np.tile(step, (2, 1, 1, 1)))
-    np.testing.assert_allclose(flow[2], [0.25, 0.5, 0.25])
-    np.testing.assert_allclose(flow[1], [0.75, 0.25, 0.0])
 
 
 # --- of a classifier ------------------------------------------------------------------------------
@@ -109,6 +99,13 @@ def test_it_explains_the_prediction_that_predict_makes(clf):
         assert e.label == clf.predict([text])[0]
         proba = clf.predict_proba([text])[0]
         assert e.probability == pytest.approx(proba[clf.classes_.tolist().index(e.label)], abs=1e-6)
+    # to explain changes nothing
+    before, state = clf.predict_proba(TEXTS), torch.get_rng_state()
+    first, second = clf.explain(TEXTS[0]), clf.explain(TEXTS[0])
+    np.testing.assert_array_equal(first.scores, second.scores)
+    np.testing.assert_array_equal(clf.predict_proba(TEXTS), before)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not clf.model_.training
 
 
 def test_threshold_and_temperature_count():
@@ -125,15 +122,6 @@ def test_threshold_and_temperature_count():
     assert cooler.probability < plain.probability
 
 
-def test_explaining_changes_nothing(clf):
-    before, state = clf.predict_proba(TEXTS), torch.get_rng_state()
-    first, second = clf.explain(TEXTS[0]), clf.explain(TEXTS[0])
-    np.testing.assert_array_equal(first.scores, second.scores)
-    np.testing.assert_array_equal(clf.predict_proba(TEXTS), before)
-    assert torch.equal(torch.get_rng_state(), state)
-    assert not clf.model_.training
-
-
 def test_a_model_that_looks_at_one_word_only():
     """Keys made to point at one token: its score must be 1."""
     clf = with_pooling("first")
@@ -148,13 +136,10 @@ def test_a_model_that_looks_at_one_word_only():
             layer.attention.qkv.weight.zero_()
             layer.attention.qkv.bias.zero_()
             layer.attention.qkv.bias[:22] = 100.0  # the same query everywhere
-            layer.attention.qkv.weight[22:44] = 1.0 * torch.linspace(
-                -1, 1, 22
-            )  # a key that grows with the token
-            layer.attention.out.weight.zero_()
-            layer.attention.out.bias.zero_()
-            layer.feed_forward.down.weight.zero_()
-            layer.feed_forward.down.bias.zero_()
+            layer.attention.qkv.weight[22:44] = torch.linspace(-1, 1, 22)  # a key that grows with the token
+            for linear in (layer.attention.out, layer.feed_forward.down):
+                linear.weight.zero_()
+                linear.bias.zero_()
     e = clf.explain("a dull film", method="attention")
     assert e.tokens[int(e.scores.argmax())] == "dull"
     assert e.scores.max() > 0.99
@@ -194,9 +179,7 @@ def test_text_is_shown_as_the_model_saw_it():
     assert e.text == "a dull film"
     assert e.tokens == ["[CLS]", "a", "dull", "film", "[SEP]"]
     assert [e.text[a:b] for a, b in e.offsets] == ["", "a", "dull", "film", ""]
-
-
-def test_a_text_without_a_token():
+    # a text without a token
     clf = TextClassifier(**(TINY | {"clean": "words", "add_special_tokens": False})).fit(TEXTS, LABELS)
     e = clf.explain("!!!", method="attention")
     assert e.tokens == ["[UNK]"]
@@ -207,20 +190,14 @@ def test_a_text_without_a_token():
 # --- errors ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
+def test_what_cannot_be_explained(clf):
+    for options, said in (
         ({"method": "rolout"}, "'rolout'.*'rollout'"),
         ({"method": "attention", "target": "pos"}, "attention has no target"),
         ({"method": "rollout", "target": "pos"}, "rollout has no target"),
-    ],
-)
-def test_methods_that_cannot_be(clf, options, said):
-    with pytest.raises(InputError, match=said):
-        clf.explain("a film", **options)
-
-
-@pytest.mark.parametrize("text", ["", "  ", None, 3])
-def test_texts_that_cannot_be(clf, text):
-    with pytest.raises(DataError):
-        clf.explain(text)
+    ):
+        with pytest.raises(InputError, match=said):
+            clf.explain("a film", **options)
+    for text in ("", "  ", None, 3):
+        with pytest.raises(DataError):
+            clf.explain(text)

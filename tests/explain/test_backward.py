@@ -35,6 +35,10 @@ def subject(request):
     return text_subject(TextClassifier(**TINY | HEADS[request.param]).fit(TEXTS, LABELS), TEXT)
 
 
+def total(parts, slopes):
+    return sum(float((p.detach() * s).sum()) for p, s in zip(parts, slopes, strict=True) if s is not None)
+
+
 @pytest.mark.parametrize("name", [*WITH_ATTENTION, "causal"])
 def test_the_pass_spelled_out_has_the_encoder_s_values(name):
     family = FAMILIES["glassformer-text" if name == "causal" else name]
@@ -63,13 +67,7 @@ def test_parts_of_rows_and_biases_are_the_logit(subject, target, monkeypatch):
 
     def with_biases(logit, rows):
         slopes = grad(logit, [rows, *biases], allow_unused=True)
-        found.append(
-            sum(
-                float((p.detach() * s).sum())
-                for p, s in zip(biases, slopes[1:], strict=True)
-                if s is not None
-            )
-        )
+        found.append(total(biases, slopes[1:]))
         return slopes[:1]
 
     monkeypatch.setattr(torch.autograd, "grad", with_biases)
@@ -102,8 +100,7 @@ def test_every_family_s_logit_is_shared_out_whole(name):
     biases = [p for key, p in model.named_parameters() if key.endswith("bias") and "embeddings" not in key]
     parts = [rows, *biases]
     slopes = torch.autograd.grad(logit, parts, allow_unused=True)
-    found = sum(float((p.detach() * s).sum()) for p, s in zip(parts, slopes, strict=True) if s is not None)
-    assert found == pytest.approx(wanted, abs=1e-4)
+    assert total(parts, slopes) == pytest.approx(wanted, abs=1e-4)
 
 
 def test_parts_are_those_of_a_decomposition_that_runs_forwards():

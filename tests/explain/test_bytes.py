@@ -29,13 +29,7 @@ def test_words_not_bytes(clf):
         e = clf.explain("a wonderful, dull film", method=method)
         assert [word for word, _ in e.words()] == ["a", "wonderful", ",", "dull", "film"]
     assert page([e]).count("wonderful") >= 1
-
-
-def test_hiding_takes_a_whole_word(clf):
-    e = clf.explain("a dull film", method="occlusion")
-    scores = dict(e.words())
-    assert set(scores) == {"a", "dull", "film"}
-    assert len(e.tokens) > 5
+    assert len(e.tokens) > 10
 
 
 def test_words_cannot_be_hidden_behind_nothing(tmp_path):

@@ -81,15 +81,16 @@ def test_the_words_of_the_language_model_stand_in_their_places(clf):
     kept = counterfactual(clf, "The film, was dull!", model, target="good")
     assert kept.text.startswith("The film, was ")
     assert kept.text.endswith("!")
-
-
-def test_of_a_long_text_the_model_is_asked_about_the_words_around(clf):
+    # of a long text the model is asked about the words around
     model = proposing(["superb"])
     text = "the film " * 30 + "was dull " + "and the film " * 30
     got = counterfactual(clf, text.strip(), model)
     assert got.changes == [("dull", "superb")]
     assert all(len(asked.split()) <= 14 for asked in model.asked)
     assert "the film was [MASK] and the film" in model.asked
+    # none is found where one word is not enough
+    assert counterfactual(clf, "dull cold clumsy dull cold clumsy", most=1) is None
+    assert counterfactual(clf, "dull", most=3) is None  # an empty text is none
 
 
 def test_a_change_that_is_not_needed_is_taken_back(clf):
@@ -102,11 +103,6 @@ def test_a_change_that_is_not_needed_is_taken_back(clf):
         fewer = got.text.replace(places[word], word) if places[word] else None
         if fewer and len(places) > 1:
             assert clf.predict([fewer])[0] == got.before
-
-
-def test_none_is_found_where_one_word_is_not_enough(clf):
-    assert counterfactual(clf, "dull cold clumsy dull cold clumsy", most=1) is None
-    assert counterfactual(clf, "dull", most=3) is None  # an empty text is none
 
 
 def test_what_cannot_be_asked(clf):

@@ -3,6 +3,7 @@
 import json
 import re
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from scipy.stats import spearmanr
 
 from glassformer.errors import InputError
 from glassformer.explain import faithfulness as f
+from glassformer.explain import orders
+from glassformer.explain.faithfulness import curves
 from glassformer.explain.methods import NETWORK_METHODS, explain
 from glassformer.explain.render import faithfulness_svg
 from glassformer.explain.subject import Subject, text_subject
@@ -75,11 +78,8 @@ def test_the_truth_beats_random_and_its_opposite_loses():
     rng = np.random.default_rng(0)
     for seed in range(30):
         subject, values = linear_subject(weight=rng.normal(0, 1, 13))
-        judged.append(
-            f.compare_with_random(
-                subject, {"truth": values, "lie": -values, "coin": rng.random(13)}, target=1, seed=seed
-            )
-        )
+        scores = {"truth": values, "lie": -values, "coin": rng.random(13)}
+        judged.append(f.compare_with_random(subject, scores, target=1, seed=seed))
     table = f.table(judged)
     for name in f.METRICS:
         assert table["truth"][name]["better"]["interval"][0] > 0
@@ -87,14 +87,16 @@ def test_the_truth_beats_random_and_its_opposite_loses():
         low, high = table["coin"][name]["better"]["interval"]
         assert low < 0 < high
         assert table["truth"][name]["n"] == 30
-    assert f.verdict(table["truth"]).startswith("Passes the faithfulness test:")
-    assert f.verdict(table["lie"]).startswith("Fails the faithfulness test: worse than random")
-    assert f.verdict(table["coin"]).startswith("Fails the faithfulness test: not better")
-    assert f.verdict(table["truth"], randomized=0.8).startswith(
-        "Fails the faithfulness test: it hardly changes"
-    )
-    assert f.verdict(table["truth"], randomized=0.1).startswith("Passes the faithfulness test:")
-    assert f.verdict(f.table(judged[:5])["truth"]).startswith("Too few inputs")
+    few = f.table(judged[:5])["truth"]
+    for row, randomized, said in (
+        (table["truth"], None, "Passes the faithfulness test:"),
+        (table["lie"], None, "Fails the faithfulness test: worse than random"),
+        (table["coin"], None, "Fails the faithfulness test: not better"),
+        (table["truth"], 0.8, "Fails the faithfulness test: it hardly changes"),
+        (table["truth"], 0.1, "Passes the faithfulness test:"),
+        (few, None, "Too few inputs"),
+    ):
+        assert f.verdict(row, randomized=randomized).startswith(said)
 
 
 def test_the_verdict_on_one_input_in_words():
@@ -112,20 +114,19 @@ def test_the_verdict_on_one_input_in_words():
         "This explanation passes the faithfulness test under 3 of 3 ways of hiding parts: "
     )
     assert "lowers the probability by 0.400, hiding random parts by 0.100" in said
-    assert said.endswith(
-        "of 19 random orders it beats 19 (masked), 19 (deleted), 19 (set to the unknown token)."
-    )
-    assert "passes the faithfulness test only when parts are deleted:" in verdict((18, 19, 0))
-    assert "under 2 of 2 ways" in verdict((19, None, 19))
-    assert "fails the faithfulness test:" in verdict((18, 0, 1))
-    assert "fails the faithfulness test and is worse than random:" in verdict((0, 0, 0))
-    assert "The test cannot tell: the probability stays the same within 0.005" in verdict((None,))
-    assert "ranks first raises the probability by 0.038, hiding random parts lowers it" in verdict(
-        (0,), -0.038
-    )
-    assert "lowers the number by 2000" in verdict((19,), 2000.0, 1e6)
-    assert "3 tokens or patches can be hidden, 4 are needed" in verdict((None,), parts=3)
-    assert "the number stays the same within 5e+03" in verdict((None,), spread=1e6)
+    assert said.endswith("random orders it beats 19 (masked), 19 (deleted), 19 (set to the unknown token).")
+    for given, words in (
+        (((18, 19, 0),), "passes the faithfulness test only when parts are deleted:"),
+        (((19, None, 19),), "under 2 of 2 ways"),
+        (((18, 0, 1),), "fails the faithfulness test:"),
+        (((0, 0, 0),), "fails the faithfulness test and is worse than random:"),
+        (((None,),), "The test cannot tell: the probability stays the same within 0.005"),
+        (((0,), -0.038), "ranks first raises the probability by 0.038, hiding random parts lowers it"),
+        (((19,), 2000.0, 1e6), "lowers the number by 2000"),
+        (((None,), 0.4, None, 3), "3 tokens or patches can be hidden, 4 are needed"),
+        (((None,), 0.4, 1e6), "the number stays the same within 5e+03"),
+    ):
+        assert words in verdict(*given[:3], **({"parts": given[3]} if len(given) > 3 else {}))
 
 
 def test_a_random_order_passes_rarely_and_the_truth_always():
@@ -169,9 +170,7 @@ def test_every_method_can_be_judged(tiny):
     pairs = f.agreement(scores, subject.maskable_indices)
     assert pairs["rollout"]["rollout"] == pytest.approx(1.0)
     assert pairs["rollout"]["occlusion"] == pairs["occlusion"]["rollout"]
-
-
-def test_nothing_to_hide_is_said(tiny):
+    # nothing to hide is said
     subject = text_subject(tiny, "a film")
     subject.words[:] = -1
     with pytest.raises(InputError, match="nothing in this input"):
@@ -184,16 +183,12 @@ def test_rank_correlation_is_scipy_s():
         a, b = rng.integers(0, 5, 17), rng.normal(size=17)
         assert f.spearman(a, b) == pytest.approx(spearmanr(a, b).statistic)
     assert f.spearman(np.ones(5), np.arange(5)) == 0.0
-
-
-def test_overlap_of_the_highest_fifth():
+    # the overlap of the highest fifth
     a = np.arange(10.0)
     assert f.overlap(a, a) == 1.0
     assert f.overlap(a, -a) == 0.0
     assert f.overlap(a, np.array([0, 0, 0, 0, 0, 0, 0, 5, 0, 9.0])) == 0.5
-
-
-def test_interval_of_a_mean():
+    # the interval of a mean
     values = np.random.default_rng(2).normal(3, 1, 400)
     low, high = f.interval(values)
     assert low < values.mean() < high
@@ -217,3 +212,42 @@ def test_the_curves_of_a_number_lie_on_its_page():
     ]
     assert min(heights) == pytest.approx(16)
     assert max(heights) == pytest.approx(104)
+
+
+# --- the best and the worst order -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [5, 23, 61])  # 23 and 61: several parts a step
+def test_of_a_sum_the_extremes_are_the_sorted_orders(n):
+    subject, values = linear_subject(weight=np.random.default_rng(n).normal(size=n))
+    lowest, highest = orders.deletion_bounds(subject, 1)
+    best, worst = (curves(subject, scores, 1).metrics() for scores in (values, -values))
+    assert lowest == pytest.approx(min(best["deletion"], worst["insertion"]), abs=1e-6)
+    assert highest == pytest.approx(max(worst["deletion"], best["insertion"]), abs=1e-6)
+    for scores, wanted in ((values, 1.0), (-values, 0.0)):
+        shares = orders.normalize_metrics(curves(subject, scores, 1).metrics(), lowest, highest)
+        assert min(shares.values()) > wanted - 0.05
+        assert max(shares.values()) < wanted + 0.05
+    random = curves(subject, np.random.default_rng(0).normal(size=n), 1).metrics()
+    assert all(0 <= share <= 1 for share in orders.normalize_metrics(random, lowest, highest).values())
+
+
+def test_of_a_transformer_no_order_of_a_short_text_lies_outside(tiny):
+    subject = text_subject(tiny, "a wonderful dull film not")
+    parts = subject.maskable_indices
+    assert 4 <= len(parts) <= 6
+    areas = []
+    for order in permutations(range(len(parts))):
+        scores = np.zeros(len(subject))
+        scores[parts[list(order)]] = np.arange(len(parts), 0, -1)
+        areas.append(curves(subject, scores, subject.target).metrics()["deletion"])
+    lowest, highest = orders.deletion_bounds(subject, subject.target, width=120)
+    assert lowest <= min(areas) + 1e-3
+    assert highest >= max(areas) - 1e-3
+    few = orders.deletion_bounds(subject, subject.target)  # a beam of 5 finds nearly the same
+    assert few == pytest.approx((lowest, highest), abs=0.1 * (highest - lowest) + 1e-6)
+    # where nothing can be hidden
+    subject, _ = linear_subject(weight=np.ones(2))
+    subject.words[:] = -1
+    with pytest.raises(InputError, match="nothing in this input can be hidden"):
+        orders.deletion_bounds(subject, 1)

@@ -29,17 +29,20 @@ def any_subject(request):
 
 
 @pytest.mark.parametrize("target", ["neg", "pos"])
-def test_integrated_gradients_equal_captum_s(any_subject, target):
+def test_gradients_equal_captum_s(any_subject, target):
     subject, number = any_subject, any_subject.classes.index(target)
+    options = {"steps": 37, "max_steps": 37, "target": target}
     for baseline in ("mask", "zero"):
-        ours = explain(
-            subject, method="integrated_gradients", target=target, baseline=baseline, steps=37, max_steps=37
-        )
+        ours = explain(subject, method="integrated_gradients", baseline=baseline, **options)
         theirs = captum.attr.IntegratedGradients(forward_of(subject)).attribute(
             subject.embeddings[None], subject.baseline(baseline)[None], target=number, n_steps=37
         )
         np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
         assert ours.target == target
+    ours = explain(subject, method="gradient_x_input", target=target)
+    rows = subject.embeddings[None].clone().requires_grad_()
+    theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=number)
+    np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
 
 
 def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
@@ -56,15 +59,6 @@ def test_a_model_without_attention_says_what_explains_it(plain, tmp_path):
     assert dict(e.words()) == pytest.approx(dict(plain.explain(TEXT, method="occlusion").words()))
 
 
-@pytest.mark.parametrize("target", [0, 1])
-def test_gradient_x_input_equals_captum_s(any_subject, target):
-    subject = any_subject
-    ours = explain(subject, method="gradient_x_input", target=subject.classes[target])
-    rows = subject.embeddings[None].clone().requires_grad_()
-    theirs = captum.attr.InputXGradient(forward_of(subject)).attribute(rows, target=target)
-    np.testing.assert_allclose(ours.scores, theirs[0].sum(-1).detach().numpy(), atol=1e-5)
-
-
 def test_steps_grow_until_the_scores_are_complete(subject):
     e = explain(subject, method="integrated_gradients", steps=1, tolerance=1e-4)
     logits = subject.logits(np.array([[True] * len(subject), [False] * len(subject)]))[:, subject.target]
@@ -74,9 +68,6 @@ def test_steps_grow_until_the_scores_are_complete(subject):
     assert e.scores.sum() == pytest.approx(logits[0] - logits[1], rel=1e-3, abs=1e-6)
     fixed = subject.words < 0
     np.testing.assert_allclose(e.scores[fixed], 0.0, atol=1e-12)  # the baseline keeps [CLS] and [SEP]
-
-
-def test_an_error_that_stays_is_said(subject):
     e = explain(subject, method="integrated_gradients", steps=1, max_steps=1, tolerance=0.0)
     assert e.error > 0
     assert e.settings["converged"] is False
@@ -98,16 +89,9 @@ class LinearModel(Backbone):
 def test_a_linear_model_on_paper():
     rows = torch.tensor([[1.0, 2, 3], [0, -1, 4], [2, 0, -5], [0.5, 1, 1], [7, 0, 1]])
     w = torch.tensor([2.0, -3, 1])
-    subject = Subject(
-        LinearModel(w),
-        rows,
-        {"mask": lambda: torch.zeros(5, 3)},
-        np.arange(5),
-        ["no", "yes"],
-        1,
-        np.array([0.5, 0.5]),
-        {"text": "", "tokens": list("abcde"), "offsets": [(0, 0)] * 5, "label": "yes"},
-    )
+    shown = {"text": "", "tokens": list("abcde"), "offsets": [(0, 0)] * 5, "label": "yes"}
+    model = LinearModel(w), rows, {"mask": lambda: torch.zeros(5, 3)}
+    subject = Subject(*model, np.arange(5), ["no", "yes"], 1, np.array([0.5, 0.5]), shown)
     expected = (rows @ w).numpy()
     for method in ("gradient_x_input", "integrated_gradients", "occlusion"):
         np.testing.assert_allclose(explain(subject, method=method).scores, expected, atol=1e-5)

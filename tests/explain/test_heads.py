@@ -17,16 +17,9 @@ WORDS = np.array([-1, 0, 1, 1, 2, 3, -1])
 def test_figures_of_known_maps():
     t = 7
     eye = np.eye(t)
-    maps = np.stack(
-        [
-            np.full((t, t), 1 / t),
-            eye,
-            np.roll(eye, -1, 1),
-            np.roll(eye, 1, 1),
-            np.tile(eye[0], (t, 1)),
-            np.tile(eye[-1], (t, 1)),
-        ]
-    )[None]  # [1, 6, T, T]
+    ends = (np.tile(row, (t, 1)) for row in (eye[0], eye[-1]))
+    maps = [np.full((t, t), 1 / t), eye, np.roll(eye, -1, 1), np.roll(eye, 1, 1), *ends]
+    maps = np.stack(maps)[None]  # [1, 6, T, T]
     found = heads.map_statistics(maps, WORDS)
     assert found["entropy"].shape == (1, 6)
     np.testing.assert_allclose(found["entropy"][0], [1, 0, 0, 0, 0, 0], atol=1e-6)
@@ -41,9 +34,7 @@ def test_figures_of_known_maps():
     np.testing.assert_allclose(found["sep"][0], [1 / 7, 0, 0, 0.2, 0, 1])
     np.testing.assert_allclose(found["same_word"][0, 2:4], [0.2, 0.2])
     assert heads.describe(found) == [["broad", "diagonal", "previous", "next", "cls", "sep"]]
-
-
-def test_the_previous_word_has_all_its_pieces():
+    # the previous word has all its pieces
     maps = np.zeros((1, 2, 7, 7))
     maps[0, 0, 4, 2:4] = maps[0, 1, 1, 2:4] = 0.5  # word 2 back, and word 0 on, to both pieces of word 1
     found = heads.map_statistics(maps, WORDS)
@@ -53,14 +44,6 @@ def test_the_previous_word_has_all_its_pieces():
         np.roll(np.eye(5), -1, 1)[None, None], np.full(5, -1)
     )  # all rows are looked at
     assert patches["previous"][0, 0] == pytest.approx(0.8)
-
-
-def test_figures_of_a_model_are_means(tiny):
-    subjects = [text_subject(tiny, t) for t in ("a dull film", "it was wonderful , not dull")]
-    found = heads.head_statistics(subjects)
-    assert all(v.shape == (3, 2) for v in found.values())
-    single = [heads.head_statistics([s])["entropy"] for s in subjects]
-    np.testing.assert_allclose(found["entropy"], np.mean(single, 0))
 
 
 def test_a_silenced_head_gives_nothing_and_comes_back(tiny):
@@ -98,6 +81,15 @@ def test_ablation(tiny):
     assert found["probability_lost"][2, 1] == pytest.approx((true - without).mean())
     with pytest.raises(InputError, match="'meh' was not seen"):
         heads.ablation(tiny, texts, ["meh"] * 4)
+    # the figures of a model are means
+    subjects = [text_subject(tiny, t) for t in ("a dull film", "it was wonderful , not dull")]
+    found = heads.head_statistics(subjects)
+    assert all(v.shape == (3, 2) for v in found.values())
+    single = [heads.head_statistics([s])["entropy"] for s in subjects]
+    np.testing.assert_allclose(found["entropy"], np.mean(single, 0))
+    # texts without a misleading map are left out
+    assert heads.counter_examples(tiny, ["a film", "!"], progress=done.append) == []
+    assert done[6:] == [1, 1]
 
 
 class Decides:
@@ -125,12 +117,6 @@ def test_a_map_that_misleads_is_found(scores, found):
         assert one.without_attended == pytest.approx(1 / (1 + np.exp(-1.5)))
         assert one.without_decisive == pytest.approx(1 / (1 + np.exp(2.0)))
         assert "“dull” has rank 5 by attention" in one.in_words()
-
-
-def test_texts_without_a_misleading_map_are_left_out(tiny):
-    done = []
-    assert heads.counter_examples(tiny, ["a film", "!"], progress=done.append) == []
-    assert done == [1, 1]
 
 
 def test_habits_of_known_looks(monkeypatch):

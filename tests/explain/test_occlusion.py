@@ -1,9 +1,14 @@
 """Occlusion: against captum, against hiding by hand, and windows on a grid."""
 
+from dataclasses import replace
+from itertools import combinations
+from math import factorial
+
 import captum.attr
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 from glassformer.errors import InputError
 from glassformer.explain.methods import explain
@@ -71,15 +76,21 @@ def test_a_masked_token_is_a_mask_in_the_text(tiny):
         expected = whole - tiny.model_(torch.tensor([changed])).logits[0, 0].item()
         assert e.scores[i] == pytest.approx(expected, abs=1e-5)
     assert e.scores[0] == e.scores[-1] == 0.0
-
-
-def test_deleting_leaves_the_row_out(tiny):
+    # to delete it leaves its row out
     subject = text_subject(tiny, "a dull film")
     keep = np.ones((2, 5), bool)
     keep[1, 2] = False
     rows = subject.embeddings[[0, 1, 3, 4]]
     expected = run_rows(tiny.model_, rows, Packing((4,))).logits[0].detach().numpy()
     np.testing.assert_allclose(subject.logits(keep, "delete")[1], expected, atol=1e-6)
+    # a text without words has nothing to hide
+    subject = text_subject(tiny, "a film")
+    subject.words[:] = -1
+    for unit in ("token", "word", "span"):
+        assert not explain(subject, method="occlusion", unit=unit).scores.any()
+    # everything hidden still has a row
+    subject.words[:] = np.arange(4)
+    assert np.isfinite(subject.logits(np.zeros((3, 4), bool), "delete")).all()
 
 
 def test_pieces_share_the_score_of_their_word(tiny):
@@ -97,8 +108,6 @@ def test_pieces_share_the_score_of_their_word(tiny):
 
 def test_a_patch_grid(tiny):
     """A text of 2 x 3 tokens taken for patches: scores on the grid, equal to those of its tokens."""
-    from dataclasses import replace
-
     subject = text_subject(tiny, "a dull film it was not")
     plain = explain(subject, method="occlusion")
     grid = explain(replace(subject, grid=(2, 3)), method="occlusion")
@@ -110,29 +119,66 @@ def test_a_patch_grid(tiny):
     assert grid.top(1)[0][0] == "({}, {})".format(*np.unravel_index(grid.scores.argmax(), (2, 3)))
 
 
-def test_a_text_without_words_has_nothing_to_hide(tiny):
-    subject = text_subject(tiny, "a film")
-    subject.words[:] = -1
-    for unit in ("token", "word", "span"):
-        assert not explain(subject, method="occlusion", unit=unit).scores.any()
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("unit=letter", "unknown unit 'letter'"),
+        ("by=nothing", "unknown baseline 'nothing'"),
+        ("window=-1", "a window of -1"),
+        ("stride=0", "stride 0"),
+        ("target=neutral", "no label 'neutral'"),
+    ],
+)
+def test_options_that_cannot_be(tiny, option, said):
+    with pytest.raises(InputError, match=said):
+        tiny.explain(TEXT, method="occlusion", **values(option))
 
 
-def test_everything_hidden_still_has_a_row(tiny):
-    subject = text_subject(tiny, "a film")
-    subject.words[:] = np.arange(4)
-    assert np.isfinite(subject.logits(np.zeros((3, 4), bool), "delete")).all()
+# --- Shapley values -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def subject():
+    return text_subject(fitted("mean"), "it was not dull")
+
+
+def exact(subject, target):
+    """By the definition, over all sets of words."""
+    words = subject.words[subject.maskable_indices]
+    n = int(words.max()) + 1
+    value = {}
+    for size in range(n + 1):
+        for shown in combinations(range(n), size):
+            keep = np.isin(subject.words, shown)
+            value[shown] = subject.logits(keep[None])[0, target]
+    out = np.zeros(n)
+    for shown, y in value.items():
+        for i in set(range(n)) - set(shown):
+            share = factorial(len(shown)) * factorial(n - len(shown) - 1) / factorial(n)
+            out[i] += share * (value[tuple(sorted((*shown, i)))] - y)
+    return out
+
+
+def test_many_orders_come_to_the_exact_values(subject):
+    wanted = exact(subject, subject.target)
+    e = explain(subject, method="shapley", pairs=300)
+    found = np.array([score for _, score in e.words()])
+    np.testing.assert_allclose(found, wanted, atol=0.05 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("options", [{}, {"unit": "token", "pairs": 1}, {"by": "delete", "seed": 7}])
+def test_scores_add_up(subject, options):
+    e = explain(subject, method="shapley", **options)
+    keep = np.array([[True] * len(subject), [False] * len(subject)])
+    ends = subject.logits(keep, options.get("by", "mask"))[:, subject.target]
+    assert e.scores.sum() == pytest.approx(ends[0] - ends[1], abs=1e-6)
+    assert (e.scores[subject.words < 0] == 0).all()
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [
-        ({"unit": "letter"}, "unknown unit 'letter'"),
-        ({"by": "nothing"}, "unknown baseline 'nothing'"),
-        ({"window": -1}, "a window of -1"),
-        ({"stride": 0}, "stride 0"),
-        ({"target": "neutral"}, "no label 'neutral'"),
-    ],
+    [({"unit": "span"}, "unknown unit 'span'"), ({"pairs": 0}, "0 pairs"), ({"seed": -1}, "seed -1")],
 )
-def test_options_that_cannot_be(tiny, options, said):
+def test_options_that_shapley_values_do_not_have(subject, options, said):
     with pytest.raises(InputError, match=said):
-        tiny.explain(TEXT, method="occlusion", **options)
+        explain(subject, method="shapley", **options)

@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from tests.commands import ok
 
 import glassformer as gf
-from glassformer.cli.app import main
 from glassformer.errors import InputError
 from glassformer.explain.cross import cross
 from glassformer.explain.methods import NETWORK_METHODS
@@ -45,6 +45,11 @@ def test_scores_of_occlusion_are_the_falls_of_the_logit(clf):
     falls = [whole - clf.logits([pair])[0, 1] for pair in hidden]
     words = [score for _, score in e.words()]
     np.testing.assert_allclose([words[0], words[-1]], falls, atol=1e-4)
+    # what is cut is explained as it is read
+    e = clf.explain(("red " * 30, "blue one"))
+    assert len(e.tokens) == 17
+    assert [word for word, _ in e.words_of(1)] == ["blue", "one"]
+    assert len(e.words_of(0)) == 12
 
 
 def test_interactions_are_second_differences_of_hidden_words(clf):
@@ -71,13 +76,6 @@ def test_interactions_are_second_differences_of_hidden_words(clf):
     np.testing.assert_allclose(second[3, 0], e.maps[:, :, 8, 1].mean(), atol=1e-5)
 
 
-def test_what_is_cut_is_explained_as_it_is_read(clf):
-    e = clf.explain(("red " * 30, "blue one"))
-    assert len(e.tokens) == 17
-    assert [word for word, _ in e.words_of(1)] == ["blue", "one"]
-    assert len(e.words_of(0)) == 12
-
-
 def test_one_text_has_no_other_side():
     texts = [a for a, _ in PAIRS]
     single = gf.TextClassifier("encoder-mini", **{**SETTINGS, "epochs": 1}).fit(texts, SAME)
@@ -86,30 +84,20 @@ def test_one_text_has_no_other_side():
     assert "sides" not in single.explain(texts[0]).to_dict()
     with pytest.raises(InputError, match="not a pair of texts"):
         cross(text_subject(single, texts[0]))
-
-
-def test_models_without_attention_are_explained_too():
-    lstm = gf.TextClassifier(
-        "lstm",
-        d_model=7,
-        embedding_dim=5,
-        **{k: SETTINGS[k] for k in ("max_length", "min_count", "precision")},
-        epochs=1,
-    ).fit(PAIRS, SAME)
-    e = lstm.explain(PAIR, method="occlusion", cross=True)
+    # models without attention are explained too
+    shared = {k: SETTINGS[k] for k in ("max_length", "min_count", "precision")}
+    lstm = gf.TextClassifier("lstm", d_model=7, embedding_dim=5, epochs=1, **shared)
+    e = lstm.fit(PAIRS, SAME).explain(PAIR, method="occlusion", cross=True)
     assert e.cross["first_reads_second"] is None
     assert len(e.words_of(1)) == 4
 
 
-def test_the_page_and_the_table_show_both_sides(clf, tmp_path, capsys):
+def test_the_page_and_the_table_show_both_sides(clf, tmp_path):
     clf.save(tmp_path / "model")
-    assert (
-        main(["explain", str(tmp_path / "model"), *PAIR, "--cross", "--out", str(tmp_path / "e.html")]) == 0
-    )
+    ok("explain", tmp_path / "model", *PAIR, "--cross", "--out", tmp_path / "e.html")
     page = (tmp_path / "e.html").read_text()
     assert page.count('<h2 class="small">') == 3
     assert "that depend on the first text" in page
-    assert main(["explain", str(tmp_path / "model"), *PAIR, "--cross"]) == 0
-    said = capsys.readouterr().out
+    said = ok("explain", tmp_path / "model", *PAIR, "--cross").out
     assert "first" in said
     assert "second" in said

@@ -77,9 +77,7 @@ def test_what_cannot_be_patched(tiny, plain):
         patch_subjects(a, replace(b, target=1))
     with pytest.raises(NotForThisModelError, match="no layers of attention"):
         patch_subjects(*pair(plain))
-
-
-def test_texts_as_they_are_given():
+    # texts as they are given
     texts = ["a wonderful film", "a dull film"]
     clf = TextClassifier(**TINY).fit(texts * 8, ["pos", "neg"] * 8)
     found = patch(clf, *texts)

@@ -90,23 +90,17 @@ def test_what_is_hidden_is_a_patch_of_the_mean_colour(clf, picture):
         assert e.scores[i, j] == pytest.approx(logit(values) - logit(changed), abs=1e-5)
 
 
-def test_integrated_gradients_are_complete(clf, picture):
-    for baseline in ("mask", "mean", "zero"):
-        e = explain_input(clf, picture, method="integrated_gradients", baseline=baseline)
-        assert e.error <= 1e-3
-
-
-def test_pictures_are_judged_like_texts(clf, picture):
+def test_integrated_gradients_are_complete_and_pictures_judged_like_texts(clf, picture):
     subject = image_subject(clf, picture)
     scores = {m: explain(subject, method=m).scores for m in ("rollout", "occlusion")}
     judged = faithfulness.compare_with_random(subject, scores)
     assert judged.keys() == {"rollout", "occlusion", "random"}
     assert faithfulness.agreement(scores)["rollout"]["rollout"] == pytest.approx(1.0)
     assert np.isfinite(subject.logits(np.eye(7, dtype=bool), "delete")).all()
-
-
-def test_orders_of_patches_lie_between_the_best_and_the_worst(clf, picture):
-    subject = image_subject(clf, picture)
+    for baseline in ("mask", "mean", "zero"):
+        e = explain_input(clf, picture, method="integrated_gradients", baseline=baseline)
+        assert e.error <= 1e-3
+    # orders of patches lie between the best and the worst
     lowest, highest = orders.deletion_bounds(subject, subject.target, by="mean")
     scores = explain(subject, method="occlusion", by="mean").scores
     figures = faithfulness.curves(subject, scores, subject.target, "mean").metrics()

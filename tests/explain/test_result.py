@@ -50,21 +50,23 @@ class Reader(HTMLParser):
 def test_highest_scores():
     assert explanation().top(3) == [("dull", 0.5), ("was", 0.15), ("it", 0.11)]
     assert len(explanation().top(100)) == 8
+    # of equal scores the earlier token comes first
+    scores = np.array([0.5, 1.0, 0.5, 1.0] * 11)
+    tokens = [f"t{i}" for i in range(44)]
+    explained = Explanation("x", tokens, [(0, 0)] * 44, scores, "pos", 0.9, "attention")
+    assert [token for token, _ in explained.top(24)] == [f"t{i}" for i in (*range(1, 44, 2), 0, 2)]
 
 
-@pytest.mark.parametrize("kind", [np.int64, np.int32])
-def test_options_may_be_numpys_own(tiny, kind):
-    e = tiny.explain("a dull film", method="attention", layer=kind(0))
+def test_options_may_be_numpys_own(tiny):
+    with pytest.raises(InputError, match=r"unknown method 7\. For this model: decomposition"):
+        tiny.explain("warm", method=7)
+    # options may be numpy's own
+    e = tiny.explain("a dull film", method="attention", layer=np.int64(0))
     assert e.settings["layer"] == 0
     assert json.loads(json.dumps(e.to_dict()))["method"] == "attention"
 
 
-def test_a_method_that_is_no_name(tiny):
-    with pytest.raises(InputError, match=r"unknown method 7\. For this model: decomposition"):
-        tiny.explain("warm", method=7)
-
-
-def test_plain_values():
+def test_plain_values(tmp_path):
     values = explanation(target="neg").to_dict()
     assert json.loads(json.dumps(values)) == values
     assert values["scores"] == [0.05, 0.11, 0.15, 0.0, 0.5, 0.02, 0.08, 0.1]
@@ -72,6 +74,11 @@ def test_plain_values():
     assert values["offsets"][4] == [8, 12]
     assert "maps" not in values
     assert explanation().to_dict()["target"] is None
+    e = explanation()
+    assert e.save(tmp_path / "map.json") == tmp_path / "map.json"
+    assert json.loads((tmp_path / "map.json").read_text()) == e.to_dict()
+    e.save(str(tmp_path / "map.html"))
+    assert (tmp_path / "map.html").read_text(encoding="utf-8").startswith("<!doctype html>")
 
 
 def test_page_shows_the_whole_text_coloured_by_score():
@@ -83,17 +90,22 @@ def test_page_shows_the_whole_text_coloured_by_score():
     assert strengths == pytest.approx([0.22, 0.3, 0.0, 1.0, 0.04, 0.16])
     assert "neg" in page.text
     assert "87.5 %" in page.text
-
-
-def test_negative_scores_have_another_colour():
+    assert "[CLS]" not in page.text
+    assert "[SEP]" not in page.text
+    # negative scores have another color
     page = Reader(explanation(scores=np.array([0, 0.5, -0.5, 0, 0, 0, 0, 0.0]))._repr_html_())
     assert page.styles[0] != page.styles[1]
     assert page.styles[0].split("/")[1] == page.styles[1].split("/")[1]
-
-
-def test_scores_of_nothing_divide_by_nothing():
+    # scores of nothing divide by nothing
     page = Reader(explanation(scores=np.zeros(8))._repr_html_())
     assert all("/ 0.00)" in style for style in page.styles)
+    # bytes of one letter show it once
+    e = explanation(
+        text="aé!", tokens=["a", "Ã", "©", "!"], offsets=[(0, 1), (1, 2), (1, 2), (2, 3)],
+        scores=np.array([0.1, 0.2, 0.3, 0.4]), maps=np.zeros((1, 1, 4, 4)),
+    )  # fmt: skip
+    shown = re.sub(r"<[^>]*>", "", e._repr_html_())
+    assert "aé!" in shown
 
 
 @pytest.mark.parametrize("field", ["text", "label", "method", "tokens"])
@@ -111,7 +123,7 @@ def test_markup_in_data_is_inert(field):
     assert 'onerror=alert(2)>"' not in html
 
 
-def test_markup_between_and_behind_the_tokens_is_inert():
+def test_markup_in_data_is_inert_around_the_tokens():
     """What no token covers is shown all the same, as text."""
     n = len(NASTY)
     html = explanation(
@@ -122,45 +134,7 @@ def test_markup_between_and_behind_the_tokens_is_inert():
     assert set(page.tags) <= {"div", "b", "p", "span"}
 
 
-def test_files(tmp_path):
-    e = explanation()
-    assert e.save(tmp_path / "map.json") == tmp_path / "map.json"
-    assert json.loads((tmp_path / "map.json").read_text()) == e.to_dict()
-    e.save(str(tmp_path / "map.html"))
-    assert (tmp_path / "map.html").read_text(encoding="utf-8").startswith("<!doctype html>")
-
-
-def test_special_tokens_stand_nowhere():
-    page = Reader(explanation()._repr_html_())
-    assert "[CLS]" not in page.text
-    assert "[SEP]" not in page.text
-
-
-def test_of_equal_scores_the_earlier_token_comes_first():
-    scores = np.array([0.5, 1.0, 0.5, 1.0] * 11)
-    tokens = [f"t{i}" for i in range(44)]
-    explained = Explanation("x", tokens, [(0, 0)] * 44, scores, "pos", 0.9, "attention")
-    assert [token for token, _ in explained.top(24)] == [f"t{i}" for i in (*range(1, 44, 2), 0, 2)]
-
-
-def test_bytes_of_one_letter_show_it_once():
-    e = explanation(
-        text="aé!", tokens=["a", "Ã", "©", "!"], offsets=[(0, 1), (1, 2), (1, 2), (2, 3)],
-        scores=np.array([0.1, 0.2, 0.3, 0.4]), maps=np.zeros((1, 1, 4, 4)),
-    )  # fmt: skip
-    shown = re.sub(r"<[^>]*>", "", e._repr_html_())
-    assert "aé!" in shown
-
-
-def test_what_is_not_explained_of_a_long_text_is_said(tiny):
-    clf = copy.deepcopy(tiny).set_params(long_texts="mean", window_stride=5)
-    long = "it was not dull " * 9
-    assert any("first 13 tokens are explained" in note for note in clf.explain(long).notes)
-    assert not clf.explain("a dull film").notes
-    assert tiny.explain(long).notes == ["only the first 13 tokens were read and explained; the rest was cut"]
-
-
-def test_trust_stands_in_the_explanation_its_page_and_its_figures(tiny, tmp_path):
+def test_trust_stands_in_the_explanation_its_page_and_its_figures(tiny, tmp_path, monkeypatch):
     text = "it was not a dull film"
     e = tiny.explain(text, method="occlusion", target="neg", trust=True)
     plain = tiny.explain(text, method="occlusion", target="neg")
@@ -178,9 +152,7 @@ def test_trust_stands_in_the_explanation_its_page_and_its_figures(tiny, tmp_path
         page.count("<polyline") == e._repr_html_().count("<polyline") == 4
     )  # two curves, each beside random
     assert "<polyline" not in plain.save(tmp_path / "plain.html").read_text()
-
-
-def test_hidden_variants_are_answered_by_the_number_format_of_prediction(tiny, monkeypatch):
+    # hidden variants are answered in the number format of prediction
     asked = []
     monkeypatch.setattr(tiny, "predictor", lambda: asked.append(1) or tiny.model_)
     tiny.explain("a dull film")
@@ -198,3 +170,9 @@ def test_many_inputs_one_by_one(tiny):
     with pytest.raises(InputError, match=r"texts\[1\]: the text is empty"):
         tiny.explain_many(["fine", " "], progress=done.append)
     assert len(done) == 3
+    # what is not explained of a long text is said
+    clf = copy.deepcopy(tiny).set_params(long_texts="mean", window_stride=5)
+    long = "it was not dull " * 9
+    assert any("first 13 tokens are explained" in note for note in clf.explain(long).notes)
+    assert not clf.explain("a dull film").notes
+    assert tiny.explain(long).notes == ["only the first 13 tokens were read and explained; the rest was cut"]

@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.explain import sanity
@@ -45,23 +46,13 @@ def test_what_does_not_read_the_weights_fails_and_what_does_passes(tiny):
     assert not sanity.passes([{"mean": 0.1}, {"mean": 0.9}])
     gradients = sanity.randomization(subjects, "gradient_x_input")
     assert gradients[0]["mean"] < 0.999
-
-
-def test_the_explained_label_stays_under_noise(tiny):
+    # the explained label stays the same
     subject = text_subject(tiny, TEXTS[0])
     for _, model in sanity.shuffled(tiny.model_):
         assert (
             explain(subject.with_model(model), method="gradient_x_input").target
             == subject.classes[subject.target]
         )
-
-
-def test_synonyms_go_both_ways_and_stay_single_words():
-    pairs = sanity.synonyms()
-    assert len(pairs) > 130
-    assert pairs["movie"] == "film"
-    assert pairs["film"] == "movie"
-    assert all(a != b and b.isalpha() for a, b in pairs.items())
 
 
 def test_one_word_changes():
@@ -76,6 +67,12 @@ def test_one_word_changes():
     assert (word[0], word[-1]) == (other[0], other[-1])
     assert sanity.with_typo("a bee saw it", rng) is None
     assert sanity.with_typo("Hello", np.random.default_rng(1)) is not None
+    # synonyms go both ways and stay single words
+    pairs = sanity.synonyms()
+    assert len(pairs) > 130
+    assert pairs["movie"] == "film"
+    assert pairs["film"] == "movie"
+    assert all(a != b and b.isalpha() for a, b in pairs.items())
 
 
 def test_stability(tiny):
@@ -87,6 +84,18 @@ def test_stability(tiny):
     assert same["correlation"]["mean"] == pytest.approx(1.0)
     assert same["label_kept"]["mean"] == 1.0
     assert sanity.stability(tiny, ["it was not"], "attention", change=swap)["correlation"] is None
+    # of images
+    pictures = list(np.random.default_rng(0).integers(0, 256, (12, 13, 11, 3), np.uint8))
+    sizes = values(
+        "image_size=12 patch_size=4 d_model=14 num_layers=1 num_heads=2 d_ff=11 epochs=1 threads=1"
+    )
+    clf = gf.ImageClassifier("vit-tiny", **sizes).fit(pictures, ["a", "b"] * 6)
+    same = sanity.stability(clf, pictures, "occlusion", change=lambda picture, rng: (picture, "nothing", ""))
+    assert same["correlation"]["mean"] == pytest.approx(1)
+    assert (same["label_kept"]["mean"], same["correlation"]["n"]) == (1, 12)
+    changed = sanity.stability(clf, pictures, "occlusion")
+    assert -1 <= changed["correlation"]["mean"] < 0.999
+    assert changed == sanity.stability(clf, pictures, "occlusion", change=sanity.with_crop)
 
 
 def swap(text, rng):
@@ -105,24 +114,3 @@ def test_small_changes_of_pictures():
         assert not np.array_equal(cut, picture)
     line = rng.integers(0, 256, (1, 9, 3), np.uint8)  # a side of one pixel cannot lose any
     assert sanity.with_crop(line, rng)[0].shape == line.shape
-
-
-def test_stability_of_pictures():
-    pictures = list(np.random.default_rng(0).integers(0, 256, (12, 13, 11, 3), np.uint8))
-    clf = gf.ImageClassifier(
-        "vit-tiny",
-        image_size=12,
-        patch_size=4,
-        d_model=14,
-        num_layers=1,
-        num_heads=2,
-        d_ff=11,
-        epochs=1,
-        threads=1,
-    ).fit(pictures, ["a", "b"] * 6)
-    same = sanity.stability(clf, pictures, "occlusion", change=lambda picture, rng: (picture, "nothing", ""))
-    assert same["correlation"]["mean"] == pytest.approx(1)
-    assert (same["label_kept"]["mean"], same["correlation"]["n"]) == (1, 12)
-    changed = sanity.stability(clf, pictures, "occlusion")
-    assert -1 <= changed["correlation"]["mean"] < 0.999
-    assert changed == sanity.stability(clf, pictures, "occlusion", change=sanity.with_crop)

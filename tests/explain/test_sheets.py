@@ -45,15 +45,6 @@ def test_heads_have_a_map_each():
     assert "0.000" in heads(of_text(), layer=0)
 
 
-def test_what_is_no_map_of_a_text_is_refused():
-    with pytest.raises(InputError, match="maps=True"):
-        heads(of_picture())
-    with pytest.raises(InputError, match="no layer 2: the model has 2 layers"):
-        heads(of_text(), layer=2)
-    with pytest.raises(InputError, match="65 tokens; at most 64"):
-        heads(of_text(["a"] * 65))
-
-
 def test_heat_is_signed_where_a_label_is_explained():
     signed = heat_colors(np.array([[1.0, -2.0, 0.0]]), signed=True)
     assert signed.shape == (1, 3, 4)
@@ -78,9 +69,16 @@ def test_a_row_a_picture_and_a_column_an_explanation():
 
 
 @pytest.mark.parametrize(
-    ("rows", "titles", "said"),
-    [([], ["a"], "0 rows"), ([[of_picture()]], ["a", "b"], "2 titles"), ([[of_text()]], ["a"], "of a text")],
+    ("draw", "said"),
+    [
+        (lambda: heads(of_picture()), "maps=True"),
+        (lambda: heads(of_text(), layer=2), "no layer 2: the model has 2 layers"),
+        (lambda: heads(of_text(["a"] * 65)), "65 tokens; at most 64"),
+        (lambda: pictures([], ["a"], []), "0 rows"),
+        (lambda: pictures([[of_picture()]], ["a", "b"], [""]), "2 titles"),
+        (lambda: pictures([[of_text()]], ["a"], [""]), "of a text"),
+    ],
 )
-def test_rows_that_do_not_fit_are_refused(rows, titles, said):
+def test_what_cannot_be_drawn_is_refused(draw, said):
     with pytest.raises(InputError, match=said):
-        pictures(rows, titles, [""] * len(rows))
+        draw()

@@ -12,20 +12,12 @@ import pytest
 from glassformer.explain.render import Explanation, page
 from glassformer.explain.view import certainty, view_of
 
-ATTACKS = [
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "</script><script>alert(1)</script>",
-    "</style></title><svg onload=alert(1)>",
-    "{{ 7 * 7 }}{% raw %}",
-    "javascript:alert(1)//",
-    "\u2028\u2029\x00\x1b[31m\u202e",
-    "<!--<script>",
-    "' autofocus onfocus=alert(1) x='",
-    "]]><a href=javascript:alert(1)>x</a>",
-    "&lt;script&gt;",
-]
-HOSTILE = " ".join(ATTACKS)
+HOSTILE = (
+    '<script>alert(1)</script> "><img src=x onerror=alert(1)> </script><script>alert(1)</script> '
+    "</style></title><svg onload=alert(1)> {{ 7 * 7 }}{% raw %} javascript:alert(1)// "
+    "\u2028\u2029\x00\x1b[31m\u202e <!--<script> ' autofocus onfocus=alert(1) x=' "
+    "]]><a href=javascript:alert(1)>x</a> &lt;script&gt;"
+)
 
 
 def made(text="A wonderful film .", layers=3, heads=2, **changes):
@@ -33,18 +25,9 @@ def made(text="A wonderful film .", layers=3, heads=2, **changes):
     offsets = [(0, 0), *words, (0, 0)]
     tokens = ["[CLS]", *(text[a:b] for a, b in words), "[SEP]"]
     rng = np.random.default_rng(0)
-    values = {
-        "text": text,
-        "tokens": tokens,
-        "offsets": offsets,
-        "scores": rng.normal(size=len(tokens)),
-        "label": "pos",
-        "probability": 0.93,
-        "method": "occlusion",
-        "target": "pos",
-        "maps": rng.dirichlet(np.ones(len(tokens)), (layers, heads, len(tokens))),
-    }
-    return Explanation(**(values | changes))
+    values = {"scores": rng.normal(size=len(tokens)), "label": "pos", "probability": 0.93, "target": "pos"}
+    values |= {"maps": rng.dirichlet(np.ones(len(tokens)), (layers, heads, len(tokens)))}
+    return Explanation(text, tokens, offsets, **({"method": "occlusion"} | values | changes))
 
 
 def picture(**changes):
@@ -72,6 +55,11 @@ def test_numbers_of_a_text():
     assert "".join(p.before + p.text for p in view.pieces if not p.special).strip() == e.text
     strongest = int(np.abs(e.scores).argmax())
     assert view.pieces[strongest].shade == ("h10" if e.scores[strongest] > 0 else "n10")
+    # long texts keep the mean over heads, or no words at all
+    e = made(text=" ".join(f"w{i}" for i in range(43)))
+    assert view_of(e).data["pairHeads"] == 2
+    assert view_of(e, max_pairs=3 * 45 * 45 * 4 // 3 + 1).data["pairHeads"] == 1
+    assert view_of(e, max_pairs=100).data["pairHeads"] == 0
 
 
 def test_numbers_of_a_picture():
@@ -96,6 +84,11 @@ def test_scores_alone_make_a_page():
     data = json.loads(re.search(r'id="maps">(.*?)</script>', html, re.DOTALL)[1])
     assert data[0]["shape"] == [0, 0, 6]
     assert data[0]["pairs"] == data[0]["rows"] == ""
+    # what is not quite all is not a hundred per cent
+    shown = "50.0 99.9 99.9 99.9 100.0".split()
+    assert [certainty(share) for share in (0.5, 0.9994, 0.99951, 0.9999999, 1.0)] == shown
+    assert "pos at 99.9 %" in page([made(probability=0.9999)])
+    assert "99.9 %" in made(probability=0.9999)._repr_html_()
 
 
 def test_the_policy_admits_what_is_shipped_and_nothing_else():
@@ -126,25 +119,6 @@ def test_a_page_of_pictures_speaks_of_patches():
     text = page([made()])
     assert "For a selected word" in text
     assert "when the token is masked" in text
-
-
-def test_what_is_not_quite_all_is_not_a_hundred_per_cent():
-    assert [certainty(share) for share in (0.5, 0.9994, 0.99951, 0.9999999, 1.0)] == [
-        "50.0",
-        "99.9",
-        "99.9",
-        "99.9",
-        "100.0",
-    ]
-    assert "pos at 99.9 %" in page([made(probability=0.9999)])
-    assert "99.9 %" in made(probability=0.9999)._repr_html_()
-
-
-def test_long_texts_keep_the_mean_over_heads_or_no_words_at_all():
-    e = made(text=" ".join(f"w{i}" for i in range(43)))
-    assert view_of(e).data["pairHeads"] == 2
-    assert view_of(e, max_pairs=3 * 45 * 45 * 4 // 3 + 1).data["pairHeads"] == 1
-    assert view_of(e, max_pairs=100).data["pairHeads"] == 0
 
 
 @pytest.fixture(scope="module")
@@ -223,16 +197,7 @@ def test_a_picture_s_patches_are_chosen_likewise(opened):
 
 
 def test_hostile_text_stays_text(opened):
-    tab = opened(
-        made(
-            text=HOSTILE,
-            label=HOSTILE,
-            target=HOSTILE,
-            method="occlusion",
-            notes=[HOSTILE],
-            settings={"by": HOSTILE},
-        )
-    )
+    tab = opened(made(HOSTILE, label=HOSTILE, target=HOSTILE, notes=[HOSTILE], settings={"by": HOSTILE}))
     assert "<script>alert(1)</script>" in tab.locator("blockquote").first.inner_text()
     tab.locator("article.map .w").nth(1).click()
     tab.locator("summary").first.click()

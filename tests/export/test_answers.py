@@ -25,9 +25,7 @@ def model() -> gf.QuestionAnswerer:
     return gf.QuestionAnswerer("encoder-base", precision="fp32", **settings).fit(X, Y)
 
 
-def test_onnx_runs_without_us_and_reads_long_texts(model, tmp_path):
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
+def test_onnx_runs_without_us_and_reads_long_texts(model, tmp_path, exporting):
     run = model.save(tmp_path / "facts")
     folder, found = export(run, "onnx", check=11)
     assert found["largest_difference"] <= 1e-4

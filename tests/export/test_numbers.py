@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.errors import ConfigError, GlassformerError
@@ -25,38 +26,32 @@ from .conftest import alone
 TEXTS = [f"a {word} film {i % 5}" for i, word in enumerate(["good", "bad", "fine"] * 11)]
 
 
-def test_onnx_gives_the_same_numbers(tmp_path):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
-    est = gf.TextRegressor(
-        "encoder-mini",
-        max_length=16,
-        d_model=14,
-        num_layers=1,
-        num_heads=2,
-        epochs=1,
-        min_count=1,
-        seed=1,
-        precision="fp32",
-        threads=1,
-    )
+SETTINGS = values(
+    "max_length=16 d_model=14 num_layers=1 num_heads=2 epochs=1 min_count=1 seed=1 precision=fp32 threads=1"
+)
+
+
+def test_onnx_gives_the_same_numbers(tmp_path, exporting):
     numbers = [2000.0 + len(text) for text in TEXTS]
+    est = gf.TextRegressor("encoder-mini", **SETTINGS)
     est.fit(TEXTS, numbers, validation=(TEXTS[:11], numbers[:11]))
     checked = export_onnx(est, tmp_path / "onnx", TEXTS[:5])
     assert checked["labels_changed"] == 0
     about = json.loads((tmp_path / "onnx" / "onnx.json").read_text())
     assert about["number"] is True
     assert about["coverage"] == 0.9
-    said = alone(tmp_path / "onnx", *TEXTS[:3])
-    cells = np.array([line.split("\t") for line in said.splitlines()], float)
-    wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
-    np.testing.assert_allclose(cells, wanted, rtol=1e-5)
+    np.testing.assert_allclose(*said_and_wanted(est, tmp_path / "onnx"), rtol=1e-5)
+
+
+def said_and_wanted(est, folder):
+    """Numbers and intervals of the folder's script, and of the estimator."""
+    said = [line.split("\t") for line in alone(folder, *TEXTS[:3]).splitlines()]
+    return np.array(said, float), np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
 
 
 @pytest.fixture(scope="module")
 def regressor():
-    settings = dict(max_length=16, d_model=14, num_layers=1, num_heads=2, epochs=1, min_count=1, seed=1)
-    est = gf.TextRegressor("encoder-base", pooling="pooler", precision="fp32", threads=1, **settings)
+    est = gf.TextRegressor("encoder-base", pooling="pooler", **SETTINGS)
     numbers = [float(len(text)) + i % 3 for i, text in enumerate(TEXTS)]
     return est.fit(TEXTS, numbers, validation=(TEXTS[:11], numbers[:11]))
 
@@ -98,16 +93,13 @@ def test_files_and_lines_keep_numbers_far_from_0_and_tiny_ones_apart(regressor, 
     assert appended_cells == found.tolist()
 
 
-def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(regressor, tmp_path, monkeypatch):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
+def test_onnx_rescales_in_double_precision_and_its_check_sees_the_numbers(
+    regressor, tmp_path, monkeypatch, exporting
+):
     est = placed(regressor, 10_000_000.0, 1.0)
     checked = export_onnx(est, tmp_path / "onnx", TEXTS[:5])
     assert checked["largest_difference"] <= 1e-5
-    said = alone(tmp_path / "onnx", *TEXTS[:3])
-    cells = np.array([line.split("\t") for line in said.splitlines()], float)
-    wanted = np.column_stack([est.predict(TEXTS[:3]), est.predict_interval(TEXTS[:3])])
-    np.testing.assert_allclose(cells, wanted, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(*said_and_wanted(est, tmp_path / "onnx"), rtol=0, atol=1e-5)
     monkeypatch.setattr(  # as it was: rescaled in fp32
         "glassformer.targets.regression.Numbers.tensor_probabilities",
         lambda kind, x, t: x * kind.unit + kind.mean,

@@ -57,9 +57,8 @@ def watched(tmp_path: Path) -> Callable[..., list[str]]:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
+def folder(tmp_path_factory, exporting) -> Path:
     """An exported folder whose graph sums the token ids, made by hand: nothing is fitted or drawn for it."""
-    pytest.importorskip("onnxruntime")
     onnx = pytest.importorskip("onnx")
     folder, make = tmp_path_factory.mktemp("onnx"), onnx.helper
     ids = make.make_tensor_value_info("input_ids", onnx.TensorProto.INT64, ["batch", "length"])
@@ -91,8 +90,15 @@ def test_the_watch_sees_what_onnx_runtime_does_by_itself(watched, folder: Path):
     assert any("onnxruntime" in call for call in watched(sys.executable, "-c", "import onnxruntime"))
 
 
-def test_the_written_script_is_silent(watched, folder: Path):
+def test_the_written_script_is_silent(watched, folder: Path, tmp_path: Path):
     assert watched(sys.executable, folder / "run.py", "warm") == []
+    # it prints no control characters
+    shutil.copytree(folder, tmp_path / "copy")
+    about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
+    (tmp_path / "copy" / "onnx.json").write_text(json.dumps(about | {"labels": ["\x9b31m a\tb", "no"]}))
+    command = [sys.executable, str(tmp_path / "copy" / "run.py"), "warm"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "\N{REPLACEMENT CHARACTER}31m a b\t0.8808\n"
 
 
 def test_the_process_that_checks_a_graph_is_silent_and_the_caller_stays_as_it_is(watched, folder: Path):
@@ -122,18 +128,8 @@ def test_a_graph_that_cannot_run_is_a_plain_error(folder: Path, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_export_is_silent_from_start_to_end(watched, text_model, tmp_path: Path):
-    pytest.importorskip("onnxscript")
+def test_export_is_silent_from_start_to_end(watched, text_model, tmp_path: Path, exporting):
     text_model.save(tmp_path / "model")
     command = ["export", tmp_path / "model", "--to", "onnx", "--int8", "--check", "3"]
     assert watched(sys.executable, "-m", "glassformer", *command) == []
     assert (tmp_path / "model" / "onnx" / "model-int8.onnx").is_file()
-
-
-def test_the_script_prints_no_control_characters(folder: Path, tmp_path: Path):
-    shutil.copytree(folder, tmp_path / "copy")
-    about = json.loads((folder / "onnx.json").read_text(encoding="utf-8"))
-    (tmp_path / "copy" / "onnx.json").write_text(json.dumps(about | {"labels": ["\x9b31m a\tb", "no"]}))
-    command = [sys.executable, str(tmp_path / "copy" / "run.py"), "warm"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "\N{REPLACEMENT CHARACTER}31m a b\t0.8808\n"

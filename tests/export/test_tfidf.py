@@ -16,15 +16,9 @@ from glassformer.errors import ConfigError
 from glassformer.export.plain_ngrams import features, index_ngrams
 from glassformer.tasks.task import export
 
-TEXTS = [
-    "The ferry was late, and nobody said why!",
-    "ÉTÉ naïve Straße ΑΣ İstanbul <b>bold</b> &amp; more",
-    "don't  stop—at all",
-    "x",
-    "  two\tlines\nhere_and_there ",
-    "你好，世界 한국어",
-    "The tram was on time, and everybody said so.",
-]
+TEXTS = """The ferry was late, and nobody said why!|ÉTÉ naïve Straße ΑΣ İstanbul <b>bold</b> &amp; more
+don't  stop—at all|x|  two\tlines\\nhere_and_there |你好，世界 한국어|The tram was on time, and everybody said so."""
+TEXTS = [text.replace("\\n", "\n") for text in TEXTS.replace("\n", "|").split("|")]
 LABELS = ["late", "late", "on time", "on time", "late", "on time", "on time"]
 NOISE = ["late late ferry", "nothing known: ЖЖ", "", "tram on time?"]
 
@@ -65,8 +59,7 @@ def run(folder, *texts: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("kind", ["classes", "several labels", "pairs", "numbers"])
-def test_the_folder_answers_alone(kind, tmp_path):
-    pytest.importorskip("onnxruntime")
+def test_the_folder_answers_alone(kind, tmp_path, exporting):
     X, y, estimator = TEXTS * 3, LABELS * 3, gf.TextClassifier("tfidf", strip_accents=True)
     given = TEXTS[:3]
     if kind == "several labels":

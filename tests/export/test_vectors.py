@@ -63,9 +63,7 @@ def test_every_pooling_of_padded_texts_is_that_of_packed_ones():
         torch.testing.assert_close(pool(padded, mask), ours, rtol=1e-5, atol=1e-5)
 
 
-def test_onnx_runs_without_us(model, tmp_path):
-    pytest.importorskip("onnxscript")
-    pytest.importorskip("onnxruntime")
+def test_onnx_runs_without_us(model, tmp_path, exporting):
     folder, found = export(model.save(tmp_path / "near"), "onnx", check=11)
     assert found["largest_difference"] <= 1e-4
     texts = ["a dog runs", "the dog", LONG]

@@ -98,9 +98,7 @@ def test_what_cannot_be_expressed_is_one_line(tagger, tmp_path):
         export(tmp_path / "names", "hf", tmp_path / "there")
 
 
-def test_the_graph_agrees_and_runs_alone(tagger, tmp_path):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
+def test_the_graph_agrees_and_runs_alone(tagger, tmp_path, exporting):
     folder = tmp_path / "onnx"
     samples = [*samples_of(tagger, "nowhere", 13)[0], *WORDS[:3]]
     found = export_onnx(tagger, folder, samples, int8=True, int8_tolerance=100, validation=(WORDS, TAGS))
@@ -115,9 +113,7 @@ def test_the_graph_agrees_and_runs_alone(tagger, tmp_path):
     np.testing.assert_allclose([float(line[2]) for line in lines], shares.max(1), atol=2e-4)
 
 
-def test_a_graph_that_answers_otherwise_is_not_kept(tagger, tmp_path, monkeypatch):
-    pytest.importorskip("onnxruntime")
-    pytest.importorskip("onnxscript")
+def test_a_graph_that_answers_otherwise_is_not_kept(tagger, tmp_path, monkeypatch, exporting):
     real = WordTags.run_files
     monkeypatch.setattr(WordTags, "run_files", lambda *given: real(*given) + 1e-3)
     with pytest.raises(GlassformerError, match="does not agree"):

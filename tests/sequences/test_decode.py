@@ -116,14 +116,6 @@ def test_greedy_equals_the_plain_one_and_is_the_beam_of_one(end):
         assert beam_search(model, memory(5), limits, 1) == [[one] for one in found]
 
 
-def test_the_usual_search_keeps_five_by_their_mean():
-    model, limits = Table(3), Limits(BEGIN, END, 7)
-    assert beam_search(model, memory(2), limits) == beam_search(model, memory(2), limits, 5, 1.0)
-    assert beam_search(model, memory(2), limits) != beam_search(model, memory(2), limits, 6, 1.0)
-    never_ends = beam_search(Table(3, end=-1e9), memory(1), Limits(BEGIN, END), 2)
-    assert [len(h.tokens) for h in never_ends[0]] == [128, 128]
-
-
 def test_the_end_counts_for_the_length_where_it_came():
     tokens = [3, 4, 5]
     assert Hypothesis(tokens, -6.0, ended=True).score(1.0) == pytest.approx(-6.0 / 4)
@@ -133,6 +125,12 @@ def test_the_end_counts_for_the_length_where_it_came():
     assert Hypothesis([], -6.0, ended=True).score(3.0) == -6.0
     assert Hypothesis([], -6.0).score(3.0) == -6.0
     assert Hypothesis() == Hypothesis([], 0.0, False)
+    # by default five are kept, by their mean
+    model, limits = Table(3), Limits(BEGIN, END, 7)
+    assert beam_search(model, memory(2), limits) == beam_search(model, memory(2), limits, 5, 1.0)
+    assert beam_search(model, memory(2), limits) != beam_search(model, memory(2), limits, 6, 1.0)
+    never_ends = beam_search(Table(3, end=-1e9), memory(1), Limits(BEGIN, END), 2)
+    assert [len(h.tokens) for h in never_ends[0]] == [128, 128]
 
 
 @pytest.mark.parametrize("penalty", [MAX_PENALTY, -MAX_PENALTY])
@@ -154,14 +152,10 @@ def test_other_beams_are_refused(beam):
         beam_search(Table(5), memory(1), Limits(BEGIN, END, 2), beam)
 
 
-@pytest.mark.parametrize("most", [0, -3, torch.tensor([4, 0])])
-def test_no_room_is_refused(most):
-    for search in (greedy, beam_search):
+@pytest.mark.parametrize("search", [greedy, beam_search])
+def test_no_room_and_what_is_no_number_are_refused(search):
+    for most in (0, -3, torch.tensor([4, 0])):
         with pytest.raises(ConfigError, match=r"max_tokens -?\d is below 1"):
             search(Table(5), memory(2), Limits(BEGIN, END, most))
-
-
-def test_what_is_no_number_is_said():
-    for search in (greedy, beam_search):
-        with pytest.raises(GlassformerError, match="probabilities are not finite"):
-            search(Table(5, broken=math.nan), memory(2), Limits(BEGIN, END, 3))
+    with pytest.raises(GlassformerError, match="probabilities are not finite"):
+        search(Table(5, broken=math.nan), memory(2), Limits(BEGIN, END, 3))

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.data.corpus import europe_splits
@@ -9,22 +10,10 @@ from glassformer.errors import ConfigError, DataError
 
 PLACES = {"paris": "france", "rome": "italy", "madrid": "spain", "tokyo": "japan", "oslo": "norway"}
 TEXTS = [f"{city} is the capital of {land}." for city, land in PLACES.items()] * 8
-TINY = dict(
-    d_model=24,
-    num_layers=1,
-    num_heads=2,
-    d_ff=31,
-    vocab_size=200,
-    max_length=16,
-    max_positions=24,
-    epochs=30,
-    lr=1e-2,
-    batch_tokens=96,
-    precision="fp32",
-    threads=1,
-    min_count=1,
-    tokenizer="word",
+TINY = values(
+    "d_model=24 num_layers=1 num_heads=2 d_ff=31 vocab_size=200 max_length=16 max_positions=24 epochs=30"
 )
+TINY |= values("lr=1e-2 batch_tokens=96 precision=fp32 threads=1 min_count=1 tokenizer=word")
 
 
 @pytest.fixture(scope="module")
@@ -59,7 +48,7 @@ def test_it_saves_in_the_hubs_layout_and_loads(learner, tmp_path):
         torch.testing.assert_close(peer(ids).logits, learner.model_(ids).logits, atol=1e-5, rtol=1e-5)
 
 
-def test_a_classifier_goes_on_from_it(learner, tmp_path):
+def test_it_goes_on_from_a_checkpoint(learner, tmp_path):
     folder = learner.save(tmp_path / "model")
     labels = [i % 5 < 3 for i in range(len(TEXTS))]
     clf = gf.TextClassifier(str(folder), max_length=16, epochs=60, lr=5e-3, precision="fp32", threads=1)
@@ -68,10 +57,6 @@ def test_a_classifier_goes_on_from_it(learner, tmp_path):
     assert clf.score(TEXTS, [int(label) for label in labels]) == 1.0
     start = gf.load_pretrained(folder, head="classification").embeddings.tokens.weight
     assert torch.equal(start, learner.model_.embeddings.tokens.weight)
-
-
-def test_it_goes_on_from_a_checkpoint(learner, tmp_path):
-    folder = learner.save(tmp_path / "model")
     more = gf.MaskedLM(
         str(folder), tokenizer="auto", epochs=1, lr=1e-5, max_length=16, precision="fp32", threads=1
     )
@@ -99,32 +84,42 @@ def test_every_task_trains_and_every_parameter_learns(options):
     for figure in ("next_sentence_loss", "next_sentence_accuracy"):
         assert (figure in judged) == bool(options.get("next_sentence"))
     fresh = gf.MaskedLM(**(settings | {"epochs": 1, "lr": 0.0})).fit(texts)
-    still = [
-        name
-        for (name, a), b in zip(learner.model_.named_parameters(), fresh.model_.parameters(), strict=True)
-        if torch.equal(a, b)
-    ]
-    unused = {"embeddings.segments.weight"} if not options.get("next_sentence") else set()
-    assert set(still) <= unused
+    start = dict(fresh.model_.named_parameters())
+    still = {name for name, p in learner.model_.named_parameters() if torch.equal(p, start[name])}
+    assert still <= (set() if options.get("next_sentence") else {"embeddings.segments.weight"})
 
 
-def test_bad_input_is_one_clear_line(learner):
-    with pytest.raises(DataError, match=r"no \[MASK\] in the text"):
-        learner.fill("paris is the capital")
-    with pytest.raises(DataError, match="more than 16 tokens"):
-        learner.fill("[MASK] " + "paris " * 30)
-    with pytest.raises(DataError, match="no texts"):
-        gf.MaskedLM(**TINY).fit([])
-    with pytest.raises(DataError, match=r"texts\[1\]: the text is empty"):
-        gf.MaskedLM(**TINY).fit(["a", ""])
-    with pytest.raises(ConfigError, match=r"mask_share = 1\.5"):
-        gf.MaskedLM(mask_share=1.5).fit(TEXTS)
-    with pytest.raises(ConfigError, match=r"mask_share = nan.*Use 0\.15"):
-        gf.MaskedLM(mask_share=float("nan")).fit(TEXTS)
-    with pytest.raises(ConfigError, match="label_smoothing: the masked-word loss has no smoothing"):
-        gf.MaskedLM(label_smoothing=0.1).fit(TEXTS)
-    with pytest.raises(ConfigError, match="'wordpeice' is not a tokenizer"):
-        gf.MaskedLM(tokenizer="wordpeice").fit(TEXTS)
+@pytest.mark.parametrize(
+    ("settings", "texts", "error", "said"),
+    [
+        ({}, [], DataError, "no texts"),
+        ({}, ["a", ""], DataError, r"texts\[1\]: the text is empty"),
+        ({"mask_share": 1.5}, TEXTS, ConfigError, r"mask_share = 1\.5"),
+        ({"mask_share": float("nan")}, TEXTS, ConfigError, r"mask_share = nan.*Use 0\.15"),
+        (
+            {"label_smoothing": 0.1},
+            TEXTS,
+            ConfigError,
+            "label_smoothing: the masked-word loss has no smoothing",
+        ),
+        ({"tokenizer": "wordpeice"}, TEXTS, ConfigError, "'wordpeice' is not a tokenizer"),
+    ],
+)
+def test_bad_input_is_one_clear_line(settings, texts, error, said):
+    with pytest.raises(error, match=said):
+        gf.MaskedLM(**TINY | settings).fit(texts)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("paris is the capital", r"no \[MASK\] in the text"),
+        ("[MASK] " + "paris " * 30, "more than 16 tokens"),
+    ],
+)
+def test_texts_that_cannot_be_filled(learner, text, said):
+    with pytest.raises(DataError, match=said):
+        learner.fill(text)
 
 
 def test_joined_and_plain_syllables_are_one_text():
@@ -133,9 +128,7 @@ def test_joined_and_plain_syllables_are_one_text():
     learner = gf.MaskedLM(**small).fit(plain * 9)
     assert learner.judge(joined) == learner.judge(plain)
     assert "món" in learner.tokenizer_.get_vocab()
-
-
-def test_a_step_with_nothing_to_guess_is_a_step():
+    # a step with nothing to guess is a step
     texts = ["a b a b", "zzz"] * 2  # the last word is unknown, and what is unknown is not asked for
     learner = gf.MaskedLM(**(TINY | {"min_count": 3, "batch_size": 1, "epochs": 2, "batch_tokens": 0})).fit(
         texts

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.families.bert import bert
@@ -50,9 +51,7 @@ def test_the_second_layer_goes_on_with_the_list():
         ]
         assert sum(looks[0]) > 5 * sum(looks[1])
         assert max(looks[0]) == looks[0][2]  # three places on
-
-
-def test_heads_without_a_place_and_narrow_models_stay_random():
+    # heads without a place and narrow models stay random
     model = new(88, 4, 2)
     init_local_attention(model)
     second = maps_of(model)[1]
@@ -75,22 +74,11 @@ def test_a_masked_word_is_learnt_from_its_neighbours_sooner():
         for _ in range(12):
             words.append(int(follower[words[-1]]))
         texts.append(" ".join(f"w{w}" for w in words))
-    settings = dict(
-        d_model=64,
-        num_layers=1,
-        num_heads=2,
-        d_ff=67,
-        vocab_size=200,
-        min_count=1,
-        tokenizer="word",
-        max_length=17,
-        max_positions=17,
-        epochs=4,
-        lr=3e-3,
-        batch_tokens=300,
-        precision="fp32",
-        threads=1,
-        seed=1,
+    settings = values(
+        "d_model=64 num_layers=1 num_heads=2 d_ff=67 vocab_size=200 min_count=1 tokenizer=word seed=1"
+    )
+    settings |= values(
+        "max_length=17 max_positions=17 epochs=4 lr=3e-3 batch_tokens=300 precision=fp32 threads=1"
     )
     beside = gf.MaskedLM(**settings).fit(texts)
     anywhere = gf.MaskedLM(**settings, neighbours=False).fit(texts)

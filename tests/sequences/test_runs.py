@@ -1,12 +1,12 @@
 """Runs of the two tasks from the command line: folders, figures, reports, verbs, and what is refused."""
 
-import csv
 import json
 
 import pytest
-from tests.tables import read_csv
+from tests.cli.tiny import sets
+from tests.commands import as_json, ok, refused
+from tests.tables import read_csv, write_csv
 
-from glassformer.cli.app import main
 from glassformer.data.text import SPECIAL_TOKENS
 from glassformer.explain.alignment import picture as alignment
 from glassformer.tasks.catalog import load_recipe
@@ -19,47 +19,35 @@ SMALL = ["d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "pr
 
 
 def settings(*more):
-    return [word for pair in (*SMALL, *more) for word in ("--set", pair)]
+    return sets(*SMALL, *more)
 
 
-def pairs(path, n=40, header=("en", "de")):
+def translate(*words):
+    return ok("translate", *words).out
+
+
+def pairs(path, n=40, header=("en", "de"), more=()):
     words = {"dog": "Hund", "cat": "Katze", "bird": "Vogel", "horse": "Pferd"}
     adjectives = {"small": "kleine", "old": "alte", "<b>red</b>": "rote"}
-    rows = [
-        (f"the {a} {w} number {i}", f"das {b} {v} Nummer {i}")
-        for i in range(n)
-        for a, b in adjectives.items()
-        for w, v in words.items()
-    ][:n]
-    with path.open("w", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
+    rows = []
+    for i in range(n):
+        for a, b in adjectives.items():
+            rows += [(f"the {a} {w} number {i}", f"das {b} {v} Nummer {i}") for w, v in words.items()]
+    return write_csv(path, header, [*rows[:n], *more])
 
 
 @pytest.fixture(scope="module")
 def translated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("translation")
-    data = pairs(folder / "pairs.csv")
-    run = folder / "run"
-    code = main(
-        [
-            "train",
-            "multi30k-transformer",
-            "--data",
-            str(data),
-            "--out",
-            str(run),
-            *settings("test_size=8", "validation_size=4", "vocab_size=300", "maps=2"),
-        ]
-    )
-    assert code == 0
-    return run
+    more = settings("test_size=8", "validation_size=4", "vocab_size=300", "maps=2")
+    ok("train", "multi30k-transformer", "--data", pairs(folder / "pairs.csv"), "--out", folder / "run", *more)
+    return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def masked(tmp_path_factory):
     run = tmp_path_factory.mktemp("masked") / "run"
-    assert main(["train", "europe-mlm", "--out", str(run), *settings("limit=300", "validation_size=30")]) == 0
+    ok("train", "europe-mlm", "--out", run, *settings("limit=300", "validation_size=30"))
     return run
 
 
@@ -75,43 +63,38 @@ def test_a_translation_page_draws_its_alignments_and_escapes_its_texts(translate
     assert page.count('aria-label="From input to output') == 2
 
 
-def test_every_verb_takes_pairs_under_any_two_names(translated, capsys, tmp_path):
+def test_every_verb_takes_pairs_under_any_two_names(translated, tmp_path):
     data, out, run = pairs(tmp_path / "p.csv", 23, ("a", "b")), tmp_path / "out.csv", tmp_path / "run"
-    argv = ["train", "multi30k-transformer", "--data", str(data), "--out", str(run)]
-    assert main([*argv, *settings("vocab_size=300", "test_size=3", "maps=0")]) == 0
+    argv = ["train", "multi30k-transformer", "--data", data, "--out"]
+    ok(*argv, run, *settings("vocab_size=300", "test_size=3", "maps=0"))
     recipe = load_recipe(str(run / "config.toml"))
     assert (recipe.data.source_column, recipe.data.target_column) == ("a", "b")
-    assert main(["translate", str(run), str(data), "--out", str(out)]) == 0
+    translate(run, data, "--out", out)
     assert [row["text"] for row in read_csv(out)] == [row["a"] for row in read_csv(data)]
-    capsys.readouterr()
-    assert main(["evaluate", str(translated), "--data", str(data)]) == 0  # trained on en and de
-    assert f"23 pairs of {data}, a to b" in capsys.readouterr().out
+    said = ok("evaluate", translated, "--data", data).out  # trained on en and de
+    assert f"23 pairs of {data}, a to b" in said
     other = pairs(tmp_path / "q.csv", 3, ("source", "target"))
     out.unlink()
-    assert main(["translate", str(translated), str(other), "--out", str(out)]) == 0
+    translate(translated, other, "--out", out)
     assert [row["text"] for row in read_csv(out)] == [row["source"] for row in read_csv(other)]
-    assert "no column 'en'" in refused(capsys, *argv[:-1], tmp_path / "r", "--set", "source_column=en")
+    assert "no column 'en'" in one_line(*argv, tmp_path / "r", "--set", "source_column=en")
 
 
-def refused(capsys, *argv):
-    capsys.readouterr()
-    assert main([str(a) for a in argv]) == 2
-    line = capsys.readouterr().err
+def one_line(*argv):
+    line = refused(*argv)
     assert line.count("\n") == 1
     return line
 
 
-def test_what_is_wrong_is_one_line(translated, masked, capsys, tmp_path):
+def test_what_is_wrong_is_one_line(translated, masked, tmp_path):
     long = tmp_path / "long.txt"
     long.write_text("the dog\n" + "the cat " * 200 + "\n")
-    assert "long.txt, row 2: the text has more than 128 tokens" in refused(
-        capsys, "translate", translated, long
-    )
+    assert "long.txt, row 2: the text has more than 128 tokens" in one_line("translate", translated, long)
     for data in ("q.csv", "q.parquet"):  # before it says what a file must be
-        said = refused(capsys, "predict", translated, "--data", data, "--out", data)
+        said = one_line("predict", translated, "--data", data, "--out", data)
         assert "contains a Translator, which predicts no labels. Use glassformer translate" in said
-    assert "no [MASK]" in refused(capsys, "fill", masked, "paris")
-    assert "unknown key 'beem'" in refused(capsys, "train", "multi30k-rnn", "--set", "beem=2")
+    assert "no [MASK]" in one_line("fill", masked, "paris")
+    assert "unknown key 'beem'" in one_line("train", "multi30k-rnn", "--set", "beem=2")
 
 
 def test_the_corpus_of_imdb_leaves_out_what_stands_in_the_test_set(data_root):
@@ -124,48 +107,27 @@ def test_the_corpus_of_imdb_leaves_out_what_stands_in_the_test_set(data_root):
     assert 73_000 < len(corpus.train) + 1000 < 75_000
 
 
-def test_an_alignment_picture_escapes_its_tokens():
-    picture = alignment(["<a>"], ["b", "&"], [[0.25], [1.0]])
-    assert "<a>" not in picture
-    assert picture.count("<rect") == 2
-    assert 'fill-opacity="0.250"' in picture
-
-
-def test_a_long_text_to_judge_is_cut_and_counted(tmp_path, capsys):
-    data = pairs(tmp_path / "pairs.csv")
-    with data.open("a") as file:
-        file.writelines(f"{'the old dog ' * 40}{i},der alte Hund {i}\n" for i in range(20))
-    run = tmp_path / "run"
-    long = "the small cat " * 60
-    argv = [
-        "train",
-        "multi30k-transformer",
-        "--data",
-        str(data),
-        "--out",
-        str(run),
-        *settings(
-            "test_size=20", "vocab_size=300", "max_length=40", "maps=2", "beam=2", f'sentences=["{long}"]'
-        ),
-    ]
-    assert main(argv) == 0, capsys.readouterr().err
-    out = capsys.readouterr().out
+def test_a_long_text_to_judge_is_cut_and_counted(tmp_path):
+    more = [(f"{'the old dog ' * 40}{i}", f"der alte Hund {i}") for i in range(20)]
+    data, run = pairs(tmp_path / "pairs.csv", more=more), tmp_path / "run"
+    sentences = f'sentences=["{"the small cat " * 60}"]'
+    given = settings("test_size=20", "vocab_size=300", "max_length=40", "maps=2", "beam=2", sentences)
+    out = ok("train", "multi30k-transformer", "--data", data, "--out", run, *given).out
     metrics = json.loads((run / "metrics.json").read_text())
     cut, total = metrics["truncated"]["test"]
     assert 0 < cut < total == 20
     assert metrics["scores"]["test"]["beam"]["n"] == 20
     assert f"{cut} of 20 test texts are longer than 40 tokens and were cut there" in out
-    assert main(["evaluate", str(run)]) == 0
-    assert f"{cut} of 20 source texts are longer" in capsys.readouterr().out
+    assert f"{cut} of 20 source texts are longer" in ok("evaluate", run).out
 
 
 @pytest.mark.parametrize(
     "words", ["multi30k-rnn beam=0", "multi30k-rnn limit=0", "multi30k-rnn train_size=0", "europe-mlm top=0"]
 )
-def test_counts_begin_at_one(words, capsys, tmp_path):
+def test_counts_begin_at_one(words, tmp_path):
     recipe, setting = words.split()
-    argv = ["train", recipe, "--out", tmp_path / "r", "--set", setting]
-    assert f"{setting.replace('=', ': ')} is out of range" in refused(capsys, *argv)
+    said = one_line("train", recipe, "--out", tmp_path / "r", "--set", setting)
+    assert f"{setting.replace('=', ': ')} is out of range" in said
     assert not (tmp_path / "r").exists()
 
 
@@ -177,62 +139,55 @@ def test_every_word_but_no_special_token_fills_a_mask(masked):
     assert sum(words.values()) == pytest.approx(1, abs=1e-3)
 
 
-def test_a_page_shows_what_each_word_was_read_from(translated, capsys, tmp_path):
-    capsys.readouterr()
-    texts = ["the small dog", "the <b>red</b> cat"]
-    assert main(["translate", str(translated), *texts]) == 0
-    said = capsys.readouterr().out
-    page = tmp_path / "map.html"
-    assert main(["translate", str(translated), *texts, "--align", str(page)]) == 0
-    assert capsys.readouterr() == (said, f"note: alignments: {page}\n")
+def test_a_page_shows_what_each_word_was_read_from(translated, tmp_path):
+    texts, page, again = ["the small dog", "the <b>red</b> cat"], tmp_path / "map.html", tmp_path / "map.json"
+    said = translate(translated, *texts)
+    done = ok("translate", translated, *texts, "--align", page)
+    assert (done.out, done.err) == (said, f"note: alignments: {page}\n")
     html = page.read_text()
     assert html.count('aria-label="Alignment of') == 2
     assert "<b>red" not in html
     assert "default-src 'none'" in html.replace("&#x27;", "'")
-    assert main(["translate", str(translated), texts[0], "--align", str(tmp_path / "map.json")]) == 0
-    told = json.loads((tmp_path / "map.json").read_text())
+    translate(translated, texts[0], "--align", again)
+    told = json.loads(again.read_text())
     assert (told["text"], told["translation"]) == (texts[0], said.splitlines()[0])
     assert len(told["weights"]) == len(told["target"])
     again = str(tmp_path / "again.json")
-    capsys.readouterr()
-    assert main(["translate", str(translated), *texts, "--align", again, "--json"]) == 0
     rows = [{"text": text, "translation": line} for text, line in zip(texts, said.splitlines(), strict=True)]
-    assert json.loads(capsys.readouterr().out) == {"translations": rows, "align": again}
-    assert "the output file exists" in refused(capsys, "translate", translated, "a", "--align", page)
-    assert "not .json or .html" in refused(
-        capsys, "translate", translated, "a", "--align", tmp_path / "a.png"
-    )
-    assert "21 texts are too many for one file (at most 20)" in refused(
-        capsys, "translate", translated, *["a"] * 21, "--align", tmp_path / "b.html"
-    )
+    assert as_json("translate", translated, *texts, "--align", again) == {
+        "translations": rows,
+        "align": again,
+    }
+    for given, name, wrong in (
+        (["a"], "map.html", "the output file exists"),
+        (["a"], "a.png", "not .json or .html"),
+        (["a"] * 21, "b.html", "21 texts are too many for one file (at most 20)"),
+    ):
+        assert wrong in one_line("translate", translated, *given, "--align", tmp_path / name)
+    drawn = alignment(["<a>"], ["b", "&"], [[0.25], [1.0]])
+    assert "<a>" not in drawn
+    assert drawn.count("<rect") == 2
+    assert 'fill-opacity="0.250"' in drawn
 
 
-def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, capsys, tmp_path):
-    capsys.readouterr()
+def test_line_n_of_the_translations_belongs_to_line_n_of_the_file(translated, tmp_path):
     texts, out = tmp_path / "texts.txt", tmp_path / "out.csv"
-    assert main(["translate", str(translated), "the small dog", "--beam", "2"]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 1
+    assert len(translate(translated, "the small dog", "--beam", "2").splitlines()) == 1
     texts.write_bytes("\ufeff\nthe small dog\r\n \r\n\nthe old cat\n\n".encode())
-    assert main(["translate", str(translated), "the small dog", "the old cat"]) == 0
-    dog, cat = capsys.readouterr().out.splitlines()
+    dog, cat = translate(translated, "the small dog", "the old cat").splitlines()
     assert dog
-    assert main(["translate", str(translated), str(texts)]) == 0
-    assert capsys.readouterr().out.split("\n") == ["", dog, "", "", cat, "", ""]
-    assert main(["translate", str(translated), str(texts), "--out", str(out)]) == 0
+    assert translate(translated, texts).split("\n") == ["", dog, "", "", cat, "", ""]
+    translate(translated, texts, "--out", out)
     assert [row["translation"] for row in read_csv(out)] == ["", dog, "", "", cat, ""]
     texts.write_text("the small dog\n\nthe old cat")  # a last line that does not end
-    capsys.readouterr()
-    assert main(["translate", str(translated), str(texts)]) == 0
-    assert capsys.readouterr().out.splitlines() == [dog, "", cat]
-    assert main(["translate", str(translated), str(texts), "the small dog"]) == 0
-    assert capsys.readouterr().out.splitlines() == [dog, cat, dog]
+    assert translate(translated, texts).splitlines() == [dog, "", cat]
+    assert translate(translated, texts, "the small dog").splitlines() == [dog, cat, dog]
 
 
-def test_a_translator_that_nothing_judges_says_so(capsys, tmp_path):
-    run = tmp_path / "run"
-    argv = ["train", "multi30k-transformer", "--data", str(pairs(tmp_path / "p.csv")), "--out", str(run)]
-    assert main([*argv, *settings("vocab_size=300", "maps=1")]) == 0
-    assert "no held-out pairs: nothing will evaluate the translations" in capsys.readouterr().out
+def test_a_translator_that_nothing_judges_says_so(tmp_path):
+    run, argv = tmp_path / "run", ["train", "multi30k-transformer", "--data", pairs(tmp_path / "p.csv")]
+    done = ok(*argv, "--out", run, *settings("vocab_size=300", "maps=1"))
+    assert "no held-out pairs: nothing will evaluate the translations" in done.out
     page = (run / "report.html").read_text()
     assert "No pairs were held out" in page
     assert "The sentences are training pairs: none were held out." in page

@@ -4,35 +4,20 @@ import json
 
 import numpy as np
 import pytest
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.tasks.catalog import load_recipe
 
 SOURCE = ["a man walks", "the dog runs", "two girls play", "a girl runs", "the man plays", "two dogs walk"]
-TARGET = [
-    "ein Mann geht",
-    "der Hund läuft",
-    "zwei Mädchen spielen",
-    "ein Mädchen läuft",
-    "der Mann spielt",
-    "zwei Hunde gehen",
-]
-TINY = dict(
-    d_model=32,
-    num_layers=1,
-    num_heads=2,
-    d_ff=47,
-    dropout=0.0,
-    vocab_size=300,
-    epochs=40,
-    lr=1e-2,
-    batch_size=3,
-    label_smoothing=0.0,
-    precision="fp32",
-    threads=1,
-    max_length=24,
+TARGET = "ein Mann geht|der Hund läuft|zwei Mädchen spielen|ein Mädchen läuft|der Mann spielt|zwei Hunde gehen".split(
+    "|"
 )
+TINY = values(
+    "d_model=32 num_layers=1 num_heads=2 d_ff=47 dropout=0.0 vocab_size=300 epochs=40 lr=1e-2 batch_size=3"
+)
+TINY |= values("label_smoothing=0.0 precision=fp32 threads=1 max_length=24")
 
 
 def fitted(**options):
@@ -50,16 +35,12 @@ def translator():
     return fitted()
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"model": "rnn", "attention": "none"},
-        {"model": "rnn", "attention": "additive", "cell": "lstm"},
-        {"tokenizer": "wordpiece", "shared_vocabulary": False, "tied": False},
-    ],
-)
+RNN = ["model=rnn attention=none", "model=rnn attention=additive cell=lstm"]
+
+
+@pytest.mark.parametrize("options", ["", *RNN, "tokenizer=wordpiece shared_vocabulary=False tied=False"])
 def test_overfits_saves_and_loads(options, tmp_path):
+    options = values(options)
     translator = fitted(**({"epochs": 150} if options.get("model") == "rnn" else {}), **options)
     if options.get("tokenizer") == "wordpiece":  # lower-case there, and blanks are guessed
         assert [t.lower() for t in translator.translate(SOURCE)] == [t.lower() for t in TARGET]
@@ -136,31 +117,39 @@ def test_validation_keeps_the_best_and_is_judged_per_token():
     assert translator.best_step_ in {r["step"] for r in records}
 
 
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("model=transformr", r"'transformr' is not a choice.*Did you mean 'transformer'"),
+        ("class_weight=balanced", "class_weight belongs to classification"),
+        ("model=rnn num_heads=3", "num_heads: 'rnn' has no num_heads"),
+        ("d_model=32 num_heads=3", "not a multiple of num_heads"),
+    ],
+)
+def test_settings_that_cannot_be(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        gf.Translator(**values(settings)).fit(SOURCE, TARGET)
+
+
 def test_bad_input_is_one_clear_line(translator, tmp_path):
-    with pytest.raises(DataError, match="6 source texts but 5 target texts"):
-        gf.Translator(**TINY).fit(SOURCE, TARGET[:5])
-    with pytest.raises(DataError, match=r"target\[2\]: the text is empty"):
-        gf.Translator(**TINY).fit(SOURCE[:3], [*TARGET[:2], " "])
-    with pytest.raises(DataError, match=r"texts\[1\]: the text has more than 24 tokens.*Cut it"):
-        translator.translate(["a man", "the dog runs " * 20])
-    with pytest.raises(DataError, match=r"texts\[0\]: the text is empty"):
-        translator.translate([""])
+    for texts, said in (
+        (["a man", "the dog runs " * 20], r"texts\[1\]: the text has more than 24 tokens.*Cut it"),
+        ([""], r"texts\[0\]: the text is empty"),
+    ):
+        with pytest.raises(DataError, match=said):
+            translator.translate(texts)
+    for data, said in (
+        ((SOURCE, TARGET[:5]), "6 source texts but 5 target texts"),
+        ((SOURCE[:3], [*TARGET[:2], " "]), r"target\[2\]: the text is empty"),
+    ):
+        with pytest.raises(DataError, match=said):
+            gf.Translator(**TINY).fit(*data)
     with pytest.raises(ConfigError, match="beam = 0 is out of range"):
         translator.translate(SOURCE, beam=0)
-    with pytest.raises(ConfigError, match=r"'transformr' is not a choice.*Did you mean 'transformer'"):
-        gf.Translator("transformr").fit(SOURCE, TARGET)
-    with pytest.raises(ConfigError, match="class_weight belongs to classification"):
-        gf.Translator(class_weight="balanced").fit(SOURCE, TARGET)
-    with pytest.raises(ConfigError, match="num_heads: 'rnn' has no num_heads"):
-        gf.Translator("rnn", num_heads=3).fit(SOURCE, TARGET)
     with pytest.raises(ConfigError, match="'transformer' has no attention"):
         load_recipe("multi30k-transformer", ["attention=additive"])
-    with pytest.raises(ConfigError, match="not a multiple of num_heads"):
-        gf.Translator(**(TINY | {"num_heads": 3})).fit(SOURCE, TARGET)
     assert translator.translate(SOURCE) == TARGET  # what failed left it as it was
-
-
-def test_a_damaged_folder_is_refused(translator, tmp_path):
+    # a damaged folder is refused
     folder = translator.save(tmp_path / "model")
     config = json.loads((folder / "config.json").read_text())
     assert config["model_type"] == "glassformer-transformer"

@@ -36,6 +36,15 @@ def test_partners_are_found_among_the_others_of_a_batch():
     cosines = embedder.similarity([a for a, _ in PAIRS], [b for _, b in PAIRS])
     assert (cosines.argmax(1) == np.arange(len(PAIRS))).all()
     assert embedder.loss_ == "negatives"
+    # bf16 gives nearly the same vectors
+    embedder = tiny().fit(PAIRS, SCORES)
+    full = embedder.encode(TEXTS)
+    half = embedder.set_params(precision="bf16").encode(TEXTS)
+    assert half.dtype == np.float32
+    assert not np.array_equal(full, half)
+    assert (full * half).sum(1).min() > 0.99
+    trained = tiny(precision="bf16").fit(PAIRS, SCORES)
+    assert np.isfinite(trained.encode(TEXTS)).all()
 
 
 @pytest.mark.parametrize("head", ["linear", "knn"])
@@ -63,28 +72,16 @@ def test_labels_move_texts_of_a_class_together_and_give_classes(head, tmp_path):
 @pytest.mark.parametrize("form", FORMS)
 def test_what_is_held_out_is_judged_after_each_epoch(form):
     data = FORMS[form]
-    embedder = tiny(pairs_per_text=2).fit(*data, validation=data if len(data) > 1 else (*data, None))
+    held = data if len(data) > 1 else (*data, None)
+    embedder = tiny(pairs_per_text=2).fit(*data, validation=held)
     judged = [r for r in embedder.history_ if r["kind"] == "evaluation"]
     assert len(judged) == 2
     assert all({"loss", "score"} <= r.keys() for r in judged)
     by_score = max(judged, key=lambda r: (r["score"], -r["loss"]))
     assert embedder.best_step_ == by_score["step"]
-    by_loss = tiny(pairs_per_text=2, monitor="loss").fit(
-        *data, validation=data if len(data) > 1 else (*data, None)
-    )
+    by_loss = tiny(pairs_per_text=2, monitor="loss").fit(*data, validation=held)
     lowest = min((r for r in by_loss.history_ if r["kind"] == "evaluation"), key=lambda r: r["loss"])
     assert by_loss.best_step_ == lowest["step"]
-
-
-def test_bf16_gives_nearly_the_same_vectors():
-    embedder = tiny().fit(PAIRS, SCORES)
-    full = embedder.encode(TEXTS)
-    half = embedder.set_params(precision="bf16").encode(TEXTS)
-    assert half.dtype == np.float32
-    assert not np.array_equal(full, half)
-    assert (full * half).sum(1).min() > 0.99
-    trained = tiny(precision="bf16").fit(PAIRS, SCORES)
-    assert np.isfinite(trained.encode(TEXTS)).all()
 
 
 def test_a_checkpoint_answers_without_a_fit_and_its_head_alone_can_be_trained(tmp_path):
@@ -111,10 +108,9 @@ def test_a_part_of_the_weights_can_learn_alone(settings, tmp_path):
     after = gf.Embedder(folder, threads=1, batch_size=3, lr=1e-2, **settings).fit(PAIRS, SCORES)
     old, new = before.model_.state_dict(), after.model_.state_dict()
     changed = {name for name in old if not torch.equal(old[name], new[name])}
+    prefix = "encoder.layers.1" if "train_layers" in settings else "encoder."
     assert changed
-    assert all(
-        name.startswith("encoder.layers.1" if "train_layers" in settings else "encoder.") for name in changed
-    )
+    assert all(name.startswith(prefix) for name in changed)
 
 
 def test_sentence_transformers_opens_what_is_saved_with_equal_vectors_and_the_other_way_round(tmp_path):
@@ -141,20 +137,13 @@ def test_the_losses_are_those_of_their_definitions():
     torch.manual_seed(5)
     cosines, wanted = torch.rand(7) * 2 - 1, torch.tensor([0.0, 1, 0.25, 0.75, 0.5, 1, 0])
     weights = torch.full((7,), 1 / 7)
-    squared = PairLoss("cosine", 20.0).loss_of_cosines(cosines, wanted, weights)
-    assert squared == pytest.approx(float(((cosines - wanted) ** 2).mean()))
-    terms = [
-        np.exp(20 * float(cosines[j] - cosines[i]))
-        for i in range(7)
-        for j in range(7)
-        if wanted[i] > wanted[j]
-    ]
-    assert PairLoss("cosent", 20.0).loss_of_cosines(cosines, wanted, weights) == pytest.approx(
-        np.log1p(sum(terms)), rel=1e-5
+    squared, ranked = (
+        PairLoss(k, 20.0).loss_of_cosines(cosines, wanted, weights) for k in ("cosine", "cosent")
     )
-
-
-def test_pairs_of_one_class_weigh_as_much_as_pairs_of_two():
+    assert squared == pytest.approx(float(((cosines - wanted) ** 2).mean()))
+    rises = (20 * (cosines[None] - cosines[:, None])).exp()[wanted[:, None] > wanted[None]]
+    assert ranked == pytest.approx(np.log1p(float(rises.sum())), rel=1e-5)
+    # pairs of one class weigh as much as pairs of two
     targets = torch.tensor([0, 0, 0, 1, 2])
     vectors = torch.nn.functional.normalize(
         torch.randn(5, 3, generator=torch.Generator().manual_seed(2)), dim=1
@@ -182,7 +171,7 @@ def test_a_batch_holds_several_texts_of_a_class_and_a_pass_each_text_once():
         assert counts.max() >= 2
 
 
-def test_figures_are_those_of_scipy():
+def test_figures_are_those_of_scipy_and_ties_are_for_nobody():
     from scipy.stats import pearsonr, spearmanr
 
     rng = np.random.default_rng(3)
@@ -199,9 +188,7 @@ def test_figures_are_those_of_scipy():
     found = retrieval_metrics(first[[1, 0, 2]] @ second.T, "abc")
     assert found["found"] == pytest.approx(1 / 3)
     assert found["reciprocal_rank"] == pytest.approx((1 / 2 + 1 / 2.5 + 1) / 3)  # one shares places 2 and 3
-
-
-def test_ties_are_for_nobody_and_copies_of_the_partner_are_the_partner():
+    # of equal cosines nobody is first; copies of the partner are the partner
     same = np.ones((3, 3), np.float32)
     assert ranks_of_partners(same, "abc").tolist() == [2.0, 2.0, 2.0]
     assert ranks_of_partners(same, "aab").tolist() == [1.5, 1.5, 2.0]
@@ -278,13 +265,20 @@ def test_what_cannot_be_is_one_line_that_names_the_place(settings, data, error, 
     assert "\n" not in str(caught.value)
 
 
-def test_labels_that_were_not_learned_and_scores_on_one_side_are_refused():
-    with pytest.raises(DataError, match=r"validation: label 'plant' .*Known: animal, number"):
-        tiny().fit(TEXTS, LABELS, validation=(["a tree"], ["plant"]))
-    with pytest.raises(DataError, match="only one of training and validation has scores"):
-        tiny().fit(PAIRS, SCORES, validation=(PAIRS, None))
-    with pytest.raises(DataError, match="validation"):
-        tiny().fit(PAIRS, SCORES, validation=PAIRS)
+@pytest.mark.parametrize(
+    ("data", "held", "said"),
+    [
+        ((TEXTS, LABELS), (["a tree"], ["plant"]), r"validation: label 'plant' .*Known: animal, number"),
+        ((PAIRS, SCORES), (PAIRS, None), "only one of training and validation has scores"),
+        ((PAIRS, SCORES), PAIRS, "validation"),
+    ],
+)
+def test_validation_that_does_not_fit_is_refused(data, held, said):
+    with pytest.raises(DataError, match=said):
+        tiny().fit(*data, validation=held)
+
+
+def test_what_there_is_not():
     with pytest.raises(gf.errors.InputError, match="no-such-model"):
         gf.Embedder("no-such-model").fit(PAIRS, SCORES)
     with pytest.raises(ConfigError, match="was not fitted with labels"):

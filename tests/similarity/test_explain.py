@@ -64,9 +64,7 @@ def test_of_mean_pooling_a_contribution_is_the_product_of_two_states():
     np.testing.assert_allclose(table, (x @ y.T / 6 / norms).numpy(), atol=1e-6)
     a, b = x.mean(0), y.mean(0)
     assert score == pytest.approx(float(a @ b / norms), abs=1e-6)
-
-
-def test_what_is_no_sum_over_tokens_is_refused():
+    # what is not a sum over tokens is refused
     states = torch.randn(3, 5), torch.randn(2, 5)
     bent = Dense(torch.randn(4, 5), None, "Tanh")
     with pytest.raises(ConfigError, match="a dense layer with Tanh is not a sum over tokens"):
@@ -104,9 +102,7 @@ def test_a_page_holds_texts_as_text_and_json_the_whole_table(tmp_path):
     assert "<svg" in found._repr_html_()
     with pytest.raises(ConfigError, match=r"not \.html or \.json"):
         save_similarities([found], tmp_path / "page.pdf")
-
-
-def test_a_map_shows_what_takes_away_in_another_color():
+    # what takes away has another color
     drawn = picture(["a", "b"], ["c"], [[0.5], [-0.25]])
     assert drawn.count("<rect") == 2
     assert 'fill="var(--right, #0b7285)" fill-opacity="1.000"' in drawn

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from typer.testing import CliRunner
+from tests.cli.tiny import sets
+from tests.commands import ok
+from tests.tables import write_csv
 
 import glassformer as gf
-from glassformer.cli.app import build_app
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.nn.kernels import int8
 from glassformer.tasks.load import load
@@ -59,7 +60,7 @@ def test_in_int8_the_head_is_fitted_before_the_check(checkpoint, fitted):
     assert (clf.predict(TEXTS) == fitted.predict(TEXTS)).all()
 
 
-def test_it_saves_clones_and_is_explained_like_any_classifier(fitted, tmp_path):
+def test_it_saves_clones_and_is_explained_like_any_classifier(fitted, tmp_path, checkpoint):
     from sklearn.base import clone
 
     back = gf.load(fitted.save(tmp_path / "few"))
@@ -67,9 +68,7 @@ def test_it_saves_clones_and_is_explained_like_any_classifier(fitted, tmp_path):
     assert clone(back).method == "few-shot"
     words = dict(fitted.explain("a dull film", method="occlusion").words())
     assert set(words) == {"a", "dull", "film"}
-
-
-def test_the_head_alone_is_fitted_where_no_layer_learns(checkpoint):
+    # the head alone is fitted where no layer learns
     probe = gf.TextClassifier(str(checkpoint), method="few-shot", train_layers=0, **QUICK).fit(TEXTS, LABELS)
     untouched = gf.Embedder(str(checkpoint), max_length=19, precision="fp32", threads=1)
     np.testing.assert_allclose(probe.embed(TEXTS), untouched.encode(TEXTS), atol=1e-6)
@@ -135,25 +134,18 @@ def test_what_it_cannot_do_is_one_line(checkpoint, settings, X, y, said):
 
 
 def test_the_commands_train_predict_judge_and_calibrate_it(checkpoint, tmp_path):
-    def call(*words: object) -> str:
-        found = CliRunner().invoke(build_app(), [str(word) for word in words], catch_exceptions=False)
-        assert found.exit_code == 0, found.output
-        return found.output
-
-    table = tmp_path / "few.csv"
-    rows = (f'"{text}",{label}\n' for text, label in zip(TEXTS, LABELS, strict=True))
-    table.write_text("text,label\n" + "".join(rows))
-    settings = [w for k, v in QUICK.items() if k != "epochs" for w in ("--set", f"{k}={v}")]
-    settings += ["--set", "method=few-shot", "--set", "bootstrap=53", "--set", "baselines=false"]
+    table = write_csv(tmp_path / "few.csv", ("text", "label"), zip(TEXTS, LABELS, strict=True))
+    settings = [f"{k}={v}" for k, v in QUICK.items() if k != "epochs"]
+    settings = sets(*settings, "method=few-shot", "bootstrap=53", "baselines=false")
     run = tmp_path / "run"
-    call("train", "--text", table, "--model", checkpoint, *settings, "--out", run)
+    ok("train", "--text", table, "--model", checkpoint, *settings, "--out", run)
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["test"]["accuracy"] > 0.5
     assert (run / "report.html").is_file()
     assert 'method = "few-shot"' in (run / "config.toml").read_text()
-    assert load(run).predict(["a dull film"])[0] in call("predict", run, "a dull film")
-    assert "accuracy" in call("evaluate", run)
-    assert "temperature" in call("calibrate", run)
+    assert load(run).predict(["a dull film"])[0] in ok("predict", run, "a dull film").out
+    assert "accuracy" in ok("evaluate", run).out
+    assert "temperature" in ok("calibrate", run).out
     from glassformer.serve.limits import Limits
     from glassformer.serve.models import load_models
 
@@ -163,7 +155,7 @@ def test_the_commands_train_predict_judge_and_calibrate_it(checkpoint, tmp_path)
 
 
 @pytest.mark.parametrize("head", ["linear", "knn"])
-def test_a_probe_is_a_folder(fitted, head, tmp_path):
+def test_a_probe_is_a_folder(fitted, head, tmp_path, checkpoint):
     probe = gf.Probe(fitted, head=head, k=3).fit(TEXTS, LABELS)
     folder = probe.save(tmp_path / "probe")
     for back in (gf.Probe.load(folder), gf.load(folder)):
@@ -176,9 +168,7 @@ def test_a_probe_is_a_folder(fitted, head, tmp_path):
     (folder / "head.safetensors").write_bytes(b"cut")
     with pytest.raises(CheckpointError, match="head"):
         gf.Probe.load(folder)
-
-
-def test_a_probe_on_a_checkpoint_takes_it_along(checkpoint, tmp_path):
+    # on a checkpoint it takes that along
     probe = gf.Probe(str(checkpoint)).fit(TEXTS, LABELS)
-    back = gf.Probe.load(probe.save(tmp_path / "probe"))
+    back = gf.Probe.load(probe.save(tmp_path / "whole"))
     np.testing.assert_allclose(back.predict_proba(TEXTS), probe.predict_proba(TEXTS), atol=1e-6)

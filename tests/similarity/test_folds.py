@@ -1,14 +1,15 @@
 """Cosines in folds and beside each other: every pair is judged once by a model new to its first text."""
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
+from tests.cli.tiny import sets
+from tests.commands import ok, refused
+from tests.tables import read_csv, write_csv
 
-from glassformer.cli.app import main
 from glassformer.errors import ConfigError, DataError
 from glassformer.study.compare import compare_runs
 from glassformer.study.folds import cross_validate
@@ -25,14 +26,12 @@ ANIMALS = ("dog", "cat", "car")
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Path:
     """Each first text stands in two rows; a pair is alike where both name one thing."""
+    rows = []
+    for i in range(34):
+        one, other = ANIMALS[i // 2 % 3], ANIMALS[(i // 2 + i % 2) % 3]
+        rows.append((f"a {one} {i // 2}", f"the {other} {i}", 5 * (one == other)))
     path = tmp_path_factory.mktemp("pairs") / "pairs.csv"
-    with path.open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(("sentence1", "sentence2", "score"))
-        for i in range(34):
-            one, other = ANIMALS[i // 2 % 3], ANIMALS[(i // 2 + i % 2) % 3]
-            writer.writerow((f"a {one} {i // 2}", f"the {other} {i}", 5 * (one == other)))
-    return path
+    return write_csv(path, ("sentence1", "sentence2", "score"), rows)
 
 
 def recipe(table: Path, *more: str):
@@ -47,8 +46,7 @@ def folded(table, tmp_path_factory):
 
 
 def rows_of(folder: Path) -> list[dict[str, str]]:
-    with (folder / "pairs.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
+    return read_csv(folder / "pairs.csv")
 
 
 def test_every_pair_has_one_cosine_from_a_model_new_to_its_first_text(folded):
@@ -79,19 +77,18 @@ def test_a_finished_fold_stays_and_a_review_of_labels_is_refused(folded, table):
         review(folder)
 
 
-def test_pairs_without_scores_are_judged_by_whether_partners_are_found(table, tmp_path, monkeypatch, capsys):
+def test_pairs_without_scores_are_judged_by_whether_partners_are_found(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     given = [f"source={table}", "score=none", "test_size=none", "validation_size=none", *KEYS, "epochs=1"]
-    words = [word for setting in given for word in ("--set", setting)]
-    assert main(["cross-validate", "stsb-minilm", *words, "--folds", "2", "--out", "folds"]) == 0
-    assert "Partner is the nearest" in capsys.readouterr().out
+    done = ok("cross-validate", "stsb-minilm", *sets(*given), "--folds", "2", "--out", "folds")
+    assert "Partner is the nearest" in done.out
     metrics = json.loads(Path("folds/metrics.json").read_text())
     assert metrics["measure"] == "found"
     means = [fold["found"] for fold in metrics["folds"]], [fold["n"] for fold in metrics["folds"]]
     assert metrics["test"]["found"] == pytest.approx(np.average(means[0], weights=means[1]))
 
 
-def test_runs_are_compared_by_their_ranks_on_the_same_pairs(table, tmp_path, monkeypatch, capsys):
+def test_runs_are_compared_by_their_ranks_on_the_same_pairs(table, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, more in (("one", ()), ("other", ("epochs=3", "lr=0.01"))):
         run_task(recipe(table, *more), Path(name))
@@ -104,17 +101,19 @@ def test_runs_are_compared_by_their_ranks_on_the_same_pairs(table, tmp_path, mon
         assert "r2" not in arm
     assert results["arms"][1]["test"] == "permutation"
     assert "TF-IDF cosine" in results["baselines"]
-    assert main(["compare", "one", "other", "--out", "both"]) == 0
-    assert "Spearman" in capsys.readouterr().out
+    assert "Spearman" in ok("compare", "one", "other", "--out", "both").out
     assert "Spearman" in Path("both/report.html").read_text()
-    assert main(["compare", "one", "other", "--measure", "r2"]) == 2
-    assert "have no metric 'r2'" in capsys.readouterr().err
+    assert "have no metric 'r2'" in refused("compare", "one", "other", "--measure", "r2")
 
 
-def test_a_damaged_table_is_named(tmp_path):
-    (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,1,much\n")
-    with pytest.raises(DataError, match=r"pairs.csv, row 2: a score or cosine is not a number"):
-        read_run_predictions(tmp_path)
-    (tmp_path / "pairs.csv").write_text("first,second,score,cosine\na,b,,0.5\n")
-    with pytest.raises(DataError, match="the pairs have no scores"):
+@pytest.mark.parametrize(
+    ("cells", "said"),
+    [
+        ("1,much", r"pairs.csv, row 2: a score or cosine is not a number"),
+        (",0.5", "the pairs have no scores"),
+    ],
+)
+def test_a_damaged_table_is_named(cells, said, tmp_path):
+    (tmp_path / "pairs.csv").write_text(f"first,second,score,cosine\na,b,{cells}\n")
+    with pytest.raises(DataError, match=said):
         read_run_predictions(tmp_path)

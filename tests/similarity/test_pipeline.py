@@ -28,17 +28,13 @@ def test_a_pipeline_trains_what_follows_and_not_the_encoder(folder):
     wanted = LogisticRegression(C=7).fit(vectors, LABELS)
     np.testing.assert_array_equal(pipeline.predict_proba(TEXTS), wanted.predict_proba(vectors))
     assert cross_val_score(pipeline, TEXTS, LABELS, cv=3).shape == (3,)
-
-
-def test_an_encoder_that_was_trained_stays_so(folder):
+    # an encoder that was trained stays so
     tuned = gf.Embedder(folder, epochs=1, batch_size=4, threads=1).fit(TEXTS, LABELS)
     vectors = tuned.encode(TEXTS)
     pipeline = make_pipeline(tuned, LogisticRegression()).fit(TEXTS, LABELS)
     np.testing.assert_array_equal(pipeline[0].transform(TEXTS), vectors)
     assert not np.array_equal(vectors, gf.Embedder(folder).encode(TEXTS))
-
-
-def test_classifiers_give_what_their_head_reads(folder):
+    # classifiers give what their head reads
     clf = gf.TextClassifier(folder, epochs=1, batch_size=4, threads=1, lr=1e-3, max_length=13).fit(
         TEXTS, LABELS
     )

@@ -1,15 +1,15 @@
 """A table of scored pairs to a judged, explained, reported run by the command line; and what is wrong with tables."""
 
-import csv
 import json
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.tables import read_csv
+from tests.cli.tiny import sets
+from tests.commands import as_json, ok, refused
+from tests.tables import read_csv, write_csv
 
 import glassformer as gf
-from glassformer.cli.app import main
 from glassformer.data.dataset import Dataset
 from glassformer.data.pair_doctor import examine_scored
 from glassformer.data.pairs import ScoredSplit, load_scored_pairs
@@ -23,18 +23,7 @@ KEYS = ["d_model=14", "num_layers=1", "num_heads=2", "d_ff=11", "min_count=1", "
 
 
 def write(path: Path, rows, header=("sentence1", "sentence2", "score")) -> Path:
-    with path.open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([header, *rows])
-    return path
-
-
-def sets(*settings: str) -> list[str]:
-    return [word for setting in settings for word in ("--set", setting)]
-
-
-def run(capsys, *words: str) -> str:
-    assert main(list(words)) == 0, capsys.readouterr().err
-    return capsys.readouterr().out
+    return write_csv(path, header, rows)
 
 
 @pytest.fixture
@@ -43,71 +32,67 @@ def here(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def test_the_cosines_of_a_run_are_those_of_its_model(here, capsys):
+def test_the_cosines_of_a_run_are_those_of_its_model(here):
     write(here / "pairs.csv", ROWS)
     (here / "mine.toml").write_text(
         'task = "similarity"\n[data]\nsource = "pairs.csv"\ntest_size = 5\nvalidation_size = 3\n'
         '[model]\nmodel = "encoder-mini"\n[evaluate]\nbootstrap = 20\nmaps = 3\n'
     )
-    run(capsys, "train", "mine.toml", "--out", "run", *sets(*KEYS))
+    ok("train", "mine.toml", "--out", "run", *sets(*KEYS))
     rows = read_csv("run/pairs.csv")
     embedder = gf.load("run")
     assert len(rows) == 5
     for row in rows:
-        assert float(row["cosine"]) == pytest.approx(
-            embedder.similarity(row["first"], row["second"]), abs=1e-4
-        )
+        cosine = embedder.similarity(row["first"], row["second"])
+        assert float(row["cosine"]) == pytest.approx(cosine, abs=1e-4)
     for one in json.loads(Path("run/similarities.json").read_text())["examples"]:
         assert np.sum(one["table"]) == pytest.approx(one["score"], abs=1e-3)  # rounded
     page = Path("run/report.html").read_text(encoding="utf-8")
     assert 'style="' not in page
     other = write(here / "other.csv", ROWS[:4], ("premise", "hypothesis", "relatedness"))
-    assert "4" in run(capsys, "evaluate", "run", "--data", str(other))
+    assert "4" in ok("evaluate", "run", "--data", other).out
 
 
-def test_questions_to_a_model_on_the_command_line(here, capsys):
+def test_questions_to_a_model_on_the_command_line(here):
+    """More verbs are in tests/records, tables in test_doubles.py."""
     model = str(checkpoint(here / "checkpoint"))
-    cosine = float(run(capsys, "similar", "a dog", "the dog", "--model", model))
+    cosine = float(ok("similar", "a dog", "the dog", "--model", model).out)
     assert cosine == pytest.approx(gf.Embedder(model).similarity("a dog", "the dog"), abs=1e-4)
-    run(capsys, "similar", "a dog", "the dog", "--model", model, "--out", "page.html")
+    ok("similar", "a dog", "the dog", "--model", model, "--out", "page.html")
     assert "<svg" in Path("page.html").read_text(encoding="utf-8")
-    table = write(here / "pairs.csv", ROWS[:3])
-    run(capsys, "similar", str(table), "--model", model, "--out", "cosines.csv")
+    ok("similar", write(here / "pairs.csv", ROWS[:3]), "--model", model, "--out", "cosines.csv")
     assert [row["first"] for row in read_csv("cosines.csv")] == [row[0] for row in ROWS[:3]]
     texts = write(here / "texts.csv", [(text,) for pair in PAIRS for text in pair], ("text",))
-    lines = run(capsys, "search", model, str(texts), "a dog", "--count", "3", "--save", "index").splitlines()
+    lines = ok("search", model, texts, "a dog", "--count", "3", "--save", "index").out.splitlines()
     assert lines[0] == "index: index"
     assert lines[1].split("\t")[1:] == ["2", "a dog"]
-    again = json.loads(run(capsys, "search", model, "index", "a dog", "rain", "--count", "1", "--json"))
+    again = as_json("search", model, "index", "a dog", "rain", "--count", "1")
     assert [one["found"][0]["row"] for one in again] == [2, 10]
     saved = str(gf.Embedder(model, batch_size=3).fit(PAIRS).save(here / "saved"))
-    (told,) = json.loads(run(capsys, "explain", saved, "a dog", "the dog", "--json"))
+    (told,) = as_json("explain", saved, "a dog", "the dog")
     assert told["score"] == pytest.approx(gf.load(saved).similarity("a dog", "the dog"), abs=1e-4)
-    argv = ("similar", "a dog", "the dog", "--model", saved, "--explain", "--out", "e.html", "--json")
-    assert json.loads(run(capsys, *argv)) == {"explained": 1, "out": "e.html"}
+    argv = ("similar", "a dog", "the dog", "--model", saved, "--explain", "--out", "e.html")
+    assert as_json(*argv) == {"explained": 1, "out": "e.html"}
     for option in (("--cross",), ("--word", "dog"), ("--method", "occlusion")):
-        assert main(["explain", saved, "a dog", "the dog", *option]) == 2
-        assert "this model is an Embedder" in capsys.readouterr().err
-    assert main(["similar", saved, "a dog", "the dog"]) == 2
-    assert "is a model, not a text. Name it with --model" in capsys.readouterr().err
+        assert "this model is an Embedder" in refused("explain", saved, "a dog", "the dog", *option)
+    assert "is a model, not a text. Name it with --model" in refused("similar", saved, "a dog", "the dog")
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["similar", "one text"], "Give two texts"),
-        (["similar", "a", "b", "--first", "x"], "--first: has an effect only for a table"),
-        (["similar", "a", "b", "--out", "x.pdf"], "the output is written as HTML or JSON"),
-        (["similar", "a", ""], "the text is empty"),
-        (["similar", "a", "b", "--model", "no-such-model"], "no-such-model"),
-        (["search", "x", "no.csv", "a"], "no such table or index"),
-        (["search", "x", "no.csv"], "nothing to search for"),
-        (["train", "stsb-minilm", "--data", "no.csv"], "no.csv"),
+        ("similar one", "Give two texts"),
+        ("similar a b --first x", "--first: has an effect only for a table"),
+        ("similar a b --out x.pdf", "the output is written as HTML or JSON"),
+        ("similar a  ", "the text is empty"),
+        ("similar a b --model no-such-model", "no-such-model"),
+        ("search x no.csv a", "no such table or index"),
+        ("search x no.csv", "nothing to search for"),
+        ("train stsb-minilm --data no.csv", "no.csv"),
     ],
 )
-def test_a_wrong_question_is_one_line_and_exit_code_2(words, said, here, capsys):
-    assert main(words) == 2
-    error = capsys.readouterr().err
+def test_a_wrong_question_is_one_line_and_exit_code_2(words, said, here):
+    error = refused(*words.split(" ")[: 3 if words.endswith(" ") else None])
     assert said in error
     assert len(error.strip().splitlines()) == 1
 
@@ -156,17 +141,10 @@ def test_the_doctor_sees_leaks_on_either_side_and_pairs_with_two_scores():
     test = split([("i j", "g h", 5), ("k l", "m n", 2)], "test")
     report = examine_scored(Dataset("pairs", {"train": train, "test": test}))
     found = {(f.code, f.severity): f for f in report.findings}
-    assert found["duplicates", "warning"].count == 1
-    assert found["contradictions", "warning"].count == 1
-    assert found["same", "warning"].count == 1
-    assert found["leaks", "warning"].count == 1
-    assert report.figures["splits"]["train"] == {
-        "pairs": 4,
-        "distinct": 3,
-        "lowest": 0.0,
-        "mean": 2.5,
-        "highest": 5.0,
-    }
+    for code in ("duplicates", "contradictions", "same", "leaks"):
+        assert found[code, "warning"].count == 1
+    wanted = {"pairs": 4, "distinct": 3, "lowest": 0.0, "mean": 2.5, "highest": 5.0}
+    assert report.figures["splits"]["train"] == wanted
     alone = examine_scored(Dataset("pairs", {"train": train, "test": split([("g h", "o p", 1)], "test")}))
     assert next(f for f in alone.findings if f.code == "leaks").severity == "note"
 

@@ -30,6 +30,12 @@ def test_search_finds_what_sorting_all_cosines_finds(embedder):
     same, _ = embedder.search(["a dog"], embedder.encode(TABLE), k=3)
     assert same[0].tolist() == rows[0].tolist()
     assert embedder.search(["a dog"], TABLE, k=97)[0].shape == (1, len(TABLE))
+    with pytest.raises(ConfigError, match="k = 0 is below 1"):
+        embedder.search(["a dog"], TABLE, k=0)
+    with pytest.raises(DataError, match="vectors of 3 numbers, the model's have 14"):
+        embedder.search(["a dog"], np.zeros((5, 3), np.float32))
+    with pytest.raises(DataError, match="the text is empty"):
+        embedder.search([""], TEXTS)
 
 
 def test_candidates_in_bf16_lose_no_neighbor():
@@ -39,6 +45,13 @@ def test_candidates_in_bf16_lose_no_neighbor():
     found = nearest(queries, table, 7, torch.bfloat16)
     np.testing.assert_allclose(found[1], exact[1], atol=1e-6)
     assert (found[0] == exact[0]).mean() > 0.999
+    # no rounding moves a cosine further than it is allowed for
+    rng = np.random.default_rng(7)
+    for width in (61, 384, 1_024):
+        a, b = (torch.from_numpy(unit(rng.normal(size=(101, width)).astype(np.float32))) for _ in range(2))
+        b = torch.cat([b, a, -a])
+        off = ((a.bfloat16() @ b.bfloat16().T).float() - a @ b.T).abs().max()
+        assert off < BF16_COSINE_ERROR
 
 
 def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_path):
@@ -47,12 +60,8 @@ def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_
     before = embedder.index(TABLE, rows=range(2, 2 + len(TABLE))).similar("a dog", 3)
     assert before[0][0] == "a dog"
     folder = embedder.save_index(tmp_path / "index")
-    assert {file.name for file in folder.iterdir()} == {
-        "index.json",
-        "texts.jsonl",
-        "vectors.safetensors",
-        "manifest.json",
-    }
+    names = {"index.json", "texts.jsonl", "vectors.safetensors", "manifest.json"}
+    assert {file.name for file in folder.iterdir()} == names
     again = gf.load(embedder.save(tmp_path / "model")).load_index(folder)
     assert again.similar("a dog", 3) == before
     assert again.index_.row(0) == 2
@@ -68,15 +77,6 @@ def test_an_index_is_kept_without_pickle_and_belongs_to_its_model(embedder, tmp_
         again.load_index(folder)
 
 
-def test_what_cannot_be_searched_is_one_line(embedder):
-    with pytest.raises(ConfigError, match="k = 0 is below 1"):
-        embedder.search(["a dog"], TABLE, k=0)
-    with pytest.raises(DataError, match="vectors of 3 numbers, the model's have 14"):
-        embedder.search(["a dog"], np.zeros((5, 3), np.float32))
-    with pytest.raises(DataError, match="the text is empty"):
-        embedder.search([""], TEXTS)
-
-
 @pytest.mark.parametrize("spread", [1.0, 0.2, 0.03, 0.01])
 def test_the_nearest_are_found_however_close_the_rows_lie(spread):
     """bf16 tells cosines apart to 0.004; among rows closer than that it alone would miss nearly all."""
@@ -88,12 +88,3 @@ def test_the_nearest_are_found_however_close_the_rows_lie(spread):
     assert np.abs(cosines - exact).max() < 1e-5
     assert np.abs(np.take_along_axis(queries @ table.T, rows, 1) - exact).max() < 1e-5
     assert all(len(set(row)) == 7 for row in rows.tolist())
-
-
-def test_no_rounding_moves_a_cosine_further_than_it_is_allowed_for():
-    rng = np.random.default_rng(7)
-    for width in (61, 384, 1_024):
-        a, b = (torch.from_numpy(unit(rng.normal(size=(101, width)).astype(np.float32))) for _ in range(2))
-        b = torch.cat([b, a, -a])
-        off = ((a.bfloat16() @ b.bfloat16().T).float() - a @ b.T).abs().max()
-        assert off < BF16_COSINE_ERROR

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.cli.tiny import sets
+from tests.commands import ok
 
 import glassformer as gf
 from glassformer.checkpoints.sentences import write_sentences
-from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
 from glassformer.models.sentences import Dense, Normalize, Pool, Sentences
 from glassformer.serve.limits import Limits
@@ -45,10 +46,8 @@ def test_a_prompt_that_does_not_count_counts_nowhere(tmp_path):
     found = encode_table(embedder.predictor(), embedder.table(TEXTS), device, embedder.num_prompt_tokens())
     np.testing.assert_allclose(found, wanted, atol=1e-6)
     assert np.abs(encode_table(embedder.predictor(), embedder.table(TEXTS), device) - wanted).max() > 0.01
-
-
-def test_a_training_judges_by_the_vectors_that_it_gives(tmp_path):
-    embedder = prompted(tmp_path / "p").set_params(epochs=1, lr=1e-9, batch_size=3)
+    # training evaluates the vectors that it gives
+    embedder = prompted(tmp_path / "q").set_params(epochs=1, lr=1e-9, batch_size=3)
     embedder.fit(PAIRS, SCORES, validation=(PAIRS, SCORES))
     told = [r for r in embedder.history_ if r["kind"] == "evaluation"][-1]
     first, second = (embedder.encode([pair[side] for pair in PAIRS]) for side in (0, 1))
@@ -91,38 +90,29 @@ def test_a_text_is_as_near_to_its_copy_as_can_be(tmp_path):
     assert not at_least(0.5, 0.501)
 
 
-def test_a_training_on_a_layer_that_is_no_sum_ends_with_its_report(tmp_path, monkeypatch, capsys):
+def test_a_training_on_a_layer_that_is_no_sum_ends_with_its_report(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     weight = torch.eye(WIDTH)
     folder(tmp_path / "tanh", replace(PLAIN, after=(Dense(weight, None, "Tanh"), Normalize())))
     lines = [f"{a} {i},{b} {i},{s}" for i in range(9) for (a, b), s in zip(PAIRS, SCORES, strict=True)]
     (tmp_path / "pairs.csv").write_text("\n".join(["first,second,score", *lines, ""]))
-    sets = ["epochs=1", "batch_size=8", "threads=1", "bootstrap=20", "baselines=false", "test_size=0.3"]
     words = ["train", "stsb-minilm", "--data", "pairs.csv", "--model", "./tanh", "--out", "run"]
-    assert main([*words, *(x for s in sets for x in ("--set", s))]) == 0, capsys.readouterr().err
-    assert "no pairs are explained: a dense layer with Tanh" in capsys.readouterr().out
+    more = sets("epochs=1", "batch_size=8", "threads=1", "bootstrap=20", "baselines=false", "test_size=0.3")
+    assert "no pairs are explained: a dense layer with Tanh" in ok(*words, *more).out
     assert (tmp_path / "run" / "report.html").is_file()
 
 
-def test_options_that_say_nothing_beside_doubles_are_refused(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    checkpoint(tmp_path / "m")
-    (tmp_path / "t.csv").write_text("text,title\na dog,x\nthe dog,y\n")
-    for option in (["--first", "title"], ["--second", "text"], ["--explain"]):
-        assert main(["similar", "t.csv", "--doubles", "--model", "m", *option]) != 0
-        assert f"{option[0]}: has no effect with --doubles" in capsys.readouterr().err
-
-
-def test_what_json_has_no_word_for_is_null(tmp_path, monkeypatch, capsys):
+def test_what_json_has_no_word_for_is_null(tmp_path, monkeypatch):
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     monkeypatch.chdir(tmp_path)
     checkpoint(tmp_path / "m")
     pq.write_table(pa.table({"text": ["a dog", "the cat"], "price": [float("nan"), 2.5]}), "t.parquet")
-    assert main(["search", "m", "t.parquet", "a dog", "--json"]) == 0
+    out = ok("search", "m", "t.parquet", "a dog", "--json").out
 
     def no_word(name: str) -> None:
         raise ValueError(name)
 
-    json.loads(capsys.readouterr().out, parse_constant=no_word)
+    (answer,) = json.loads(out, parse_constant=no_word)
+    assert None in [one["columns"]["price"] for one in answer["found"]]

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 import glassformer as gf
@@ -62,11 +61,3 @@ def plain_model(folder: Path) -> TextEncoder:
     save_pretrained(model, folder)
     save_tokenizer(tokenizer, folder, POSITIONS)
     return model
-
-
-def weights(embedder: gf.Embedder) -> bytes:
-    """Every bit of the fitted weights, and of the head of classes."""
-    arrays = [tensor.numpy() for tensor in embedder.model_.state_dict().values()]
-    if embedder.head_ is not None:
-        arrays += list(embedder.head_.tensors().values())
-    return b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)

@@ -21,11 +21,10 @@ from glassformer.data.text import TokenTable, row_starts
 from glassformer.data.text_pairs import TextPair
 from glassformer.data.vocabulary import extend_over_accents
 from glassformer.data.windows import QuestionWindows
-from glassformer.errors import CheckpointError, ConfigError, DataError, GlassformerError, InputError
+from glassformer.errors import CheckpointError, ConfigError, DataError, InputError
 from glassformer.inputs.questions import Questions
 from glassformer.inputs.rows import InputRequest, Row, detect_layout
 from glassformer.targets.answer_span import answer_metrics
-from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.task import TINY
 from glassformer.train.objectives import AnswerSpans
 
@@ -66,9 +65,17 @@ def test_it_learns_answers_says_where_they_stand_and_when_there_is_none(model, t
     (none,) = model.answers([{"question": "where does Bo live ?", "context": "Bo has a dog ."}])[0]
     assert (none.text, none.start, none.end) == ("", 0, 0)
     assert isinstance(model.threshold_, float)
-    again = gf.load(model.save(tmp_path / "model"))
+    folder = model.save(tmp_path / "model")
+    assert json.loads((folder / "glassformer.json").read_text())["kind"] == "TextAnswerer"  # the old name
+    assert gf.TextAnswerer is gf.QuestionAnswerer
+    again = gf.load(folder)
     assert again.answers(X, 3) == model.answers(X, 3)
     assert (again.threshold_, again.length_) == (model.threshold_, 19)
+    model.set_params(precision="bf16")
+    try:
+        assert model.score(X, y) > 0.9
+    finally:
+        model.set_params(precision="fp32")
 
 
 def test_an_answer_does_not_depend_on_the_company(model):
@@ -86,26 +93,19 @@ def test_packed_is_padded_and_every_parameter_learns(model):
     batch = pack_texts(rows.table, np.arange(len(rows.table)))
     packed = model.model_(batch.ids, token_type_ids=batch.segments, packing=batch.packing).logits
     longest = int(rows.table.lengths.max())
-    ids, mask, kinds = (torch.zeros(len(rows.table), longest, dtype=torch.long) for _ in range(3))
+    ids, mask, kinds = torch.zeros(3, len(rows.table), longest, dtype=torch.long)
     for i in range(len(rows.table)):
         own = slice(*rows.table.starts[i : i + 2].tolist())
         n = own.stop - own.start
         ids[i, :n], mask[i, :n] = torch.from_numpy(rows.table.ids[own].astype(np.int64)), 1
         kinds[i, :n] = torch.from_numpy(rows.table.segments[own].astype(np.int64))
-    padded = model.model_(ids, mask, kinds).logits
-    assert (padded[mask.bool()] - packed).abs().max() < 1e-5
+    assert (model.model_(ids, mask, kinds).logits[mask.bool()] - packed).abs().max() < 1e-5
     network = copy.deepcopy(model.model_)  # in evaluation mode: nothing is dropped
     targets = rows.targets(check_answers(y[:3], check_questions(X[:3])))
     out = AnswerSpans(targets)(network, batch)
-    start, end = (
-        torch.nn.functional.cross_entropy(
-            torch.where(mask.bool(), network(ids, mask, kinds).logits[..., k], -1e9),
-            torch.from_numpy(targets[:, k]),
-            reduction="sum",
-        )
-        for k in (0, 1)
-    )
-    assert out.loss.item() == pytest.approx(((start + end) / 2).item(), rel=1e-5)
+    logits = network(ids, mask, kinds).logits.where(mask.bool()[..., None], -1e9)
+    wanted = torch.nn.functional.cross_entropy(logits, torch.from_numpy(targets), reduction="sum") / 2
+    assert out.loss.item() == pytest.approx(wanted.item(), rel=1e-5)
     out.loss.backward()
     assert [n for n, p in network.named_parameters() if p.grad is None or not p.grad.abs().sum()] == []
 
@@ -125,15 +125,11 @@ def test_a_long_context_is_read_in_windows(model):
     first, last = rows.offsets[window + targets[inside[0]]]
     assert (first[0], last[1]) == (start, start + 8)
     assert model.predict([question]) == ["New York"]
-    covered = np.zeros(len(context), bool)
-    for a, b in rows.offsets[rows.sides == 1]:
-        covered[a:b] = True
-    assert all(covered[i] for i, letter in enumerate(context) if letter != " ")
+    covered = {i for a, b in rows.offsets[rows.sides == 1] for i in range(a, b)}
+    assert covered >= {i for i, letter in enumerate(context) if letter != " "}
 
 
-@pytest.mark.parametrize(
-    "method", ["integrated_gradients", "occlusion", "gradient_x_input", "gim", "rollout"]
-)
+@pytest.mark.parametrize("method", "integrated_gradients occlusion gradient_x_input gim rollout".split())
 def test_an_answer_is_explained_over_question_and_context(model, method):
     e = model.explain(("where does Ann live ?", "Ann lives in Rome now ."), method=method)
     assert e.label == "Rome"
@@ -171,9 +167,17 @@ def test_what_cannot_be_used_is_named(X, y, said):
         gf.QuestionAnswerer("encoder-mini", **SETTINGS).fit(X, y)
 
 
-def test_words_are_found_as_whole_ones_first():
-    (question,) = check_questions([("q", "Oslofjord and Oslo")])
-    assert check_answers(["Oslo"], [question]) == [Answers(("Oslo",), (14,))]
+@pytest.mark.parametrize(
+    ("context", "answer", "places"),
+    [
+        ("Oslofjord and Oslo", "Oslo", [14]),  # whole words first
+        ("His nan lives there.", "nan", [4]),  # of a table, where an empty cell is NaN too
+        *((context, "nan", []) for context in ("Nobody knows.", "in finance", "Bananas", "nan or nan")),
+    ],
+)
+def test_where_an_answer_stands(context, answer, places):
+    found = check_answers([answer], check_questions([("who ?", context)]))
+    assert found == [Answers((answer,) * len(places), tuple(places))]
 
 
 def test_what_cannot_be_asked_is_said_in_a_line(model, tmp_path):
@@ -194,11 +198,7 @@ def test_a_folder_of_transformers_is_opened_and_opens_ours(tmp_path):
     X, y = facts()
     base = gf.MaskedLM(**TINY, max_length=16, min_count=1, vocab_size=90, max_positions=29)
     base.fit([" ".join(x) for x in X]).save(tmp_path / "base")
-    given = {
-        k: v
-        for k, v in SETTINGS.items()
-        if k in ("epochs", "lr", "batch_size", "seed", "precision", "threads")
-    }
+    given = {k: SETTINGS[k] for k in ("epochs", "lr", "batch_size", "seed", "precision", "threads")}
     ours = gf.QuestionAnswerer(str(tmp_path / "base"), **given | {"epochs": 2}).fit(X, y)
     assert ours.threshold_ is None  # every question has an answer: it always gives one
     assert all(ours.predict(X))
@@ -223,19 +223,10 @@ def test_a_folder_of_transformers_is_opened_and_opens_ours(tmp_path):
     assert "new (random)" not in tuned.weights_source_  # its head is kept
 
 
-def test_bf16_answers_much_the_same(model):
-    X, y = facts(none=True)
-    model.set_params(precision="bf16")
-    try:
-        assert model.score(X, y) > 0.9
-    finally:
-        model.set_params(precision="fp32")
-
-
 # --- what tokenizers drop ---------------------------------------------------------------------------
 
 
-def test_places_take_in_the_marks_behind_their_letters():
+def test_places_of_what_is_dropped():
     text = "\u200fBogota\u0301\u0323 Paris\u200b y\u0301"
     found = extend_over_accents(text, [(1, 4), (4, 7), (7, 7), (10, 15), (17, 18)])
     assert [text[a:b] for a, b in found] == ["Bog", "ota\u0301\u0323", "", "Paris", "y\u0301"]
@@ -243,9 +234,7 @@ def test_places_take_in_the_marks_behind_their_letters():
     assert extend_over_accents("ab", [(0, 2), (0, 1)]) == [(0, 2), (0, 1)]
     assert extend_over_accents("a\u0301", [(0, 1), (1, 2)]) == [(0, 1), (1, 2)]
     assert extend_over_accents("\u0301", []) == []
-
-
-def test_an_answer_between_what_is_dropped_has_its_place_in_the_first_and_the_last_window():
+    # an answer between what is dropped has its place in the first and the last window
     table = TokenTable(np.arange(6, dtype=np.int32), row_starts(np.array([3, 3])), None, np.zeros(2, bool))
     sides = np.array([-1, 1, 1, -1, 1, 1], np.int8)
     offsets = np.array([(0, 0), (1, 4), (5, 8), (0, 0), (5, 8), (9, 12)], np.int32)
@@ -265,15 +254,6 @@ def test_answers_in_decomposed_letters_are_learned_and_given_whole(tmp_path):
     model = gf.QuestionAnswerer("encoder-mini", **SETTINGS, strip_accents=True).fit(X, y)
     assert model.predict(X) == y
     assert model.score(X, y) == 1.0
-
-
-def test_weights_that_have_diverged_give_no_answer(model):
-    broken = copy.deepcopy(model)
-    with torch.no_grad():
-        next(broken.model_.parameters()).fill_(float("nan"))
-    broken.set_params(precision="fp32")
-    with pytest.raises(GlassformerError, match="its weights have diverged"):
-        broken.answers(facts()[0][:1])
 
 
 def written(rows: list[Row], out: Path, answer: str) -> str:
@@ -297,13 +277,6 @@ def test_answers_in_a_table_cannot_be_formulas(tmp_path):
     assert line == "2,'=cmd|' /C calc'!A0,'@SUM(1),0,7,0.5,'-1+1,"
 
 
-def test_the_word_nan_is_an_answer_where_it_stands_in_the_context():
-    questions = check_questions([("who lives there ?", "His nan lives there."), ("who ?", "Nobody knows.")])
-    assert check_answers(["nan", "nan"], questions) == [Answers(("nan",), (4,)), Answers()]
-    for context in ("She works in finance.", "Bananas and finance.", "nan or nan"):
-        assert check_answers(["nan"], check_questions([("who ?", context)])) == [Answers()]
-
-
 def test_contexts_are_told_apart_without_a_table_as_wide_as_the_longest():
     contexts = ["a" * 200_003, *(f"text {i % 7}" for i in range(499))]
     tracemalloc.start()
@@ -316,37 +289,20 @@ def test_contexts_are_told_apart_without_a_table_as_wide_as_the_longest():
 
 def test_answers_keep_their_files_and_columns(tmp_path):
     X, _ = facts()
-    files = []
-    for name in "ab":
+    files = [tmp_path / "a.jsonl", tmp_path / "b.jsonl"]
+    for file in files:
         rows = [
-            {"id": f"{name}{i}", "question": x[0], "context": x[1], "answer": "kept"}
+            {"id": f"{file.stem}{i}", "question": x[0], "context": x[1], "answer": "kept"}
             for i, x in enumerate(X[:2])
         ]
-        files.append(tmp_path / f"{name}.jsonl")
-        files[-1].write_text("".join(json.dumps(row) + "\n" for row in rows))
-
-    for ending in (".csv", ".jsonl"):
-        out = tmp_path / f"out{ending}"
-        text = written(Questions().rows(InputRequest([*map(str, files)])), out, "x")
-        found = (
-            [*csv.DictReader(io.StringIO(text))]
-            if ending == ".csv"
-            else [*map(json.loads, text.splitlines())]
-        )
-        assert [(Path(one["file"]).name, int(one["row"]), one["id"]) for one in found] == [
-            ("a.jsonl", 1, "a0"),
-            ("a.jsonl", 2, "a1"),
-            ("b.jsonl", 1, "b0"),
-            ("b.jsonl", 2, "b1"),
-        ]
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    readers = {".csv": lambda text: csv.DictReader(io.StringIO(text))}
+    readers[".jsonl"] = lambda text: map(json.loads, text.splitlines())
+    for ending, read in readers.items():
+        text = written(Questions().rows(InputRequest([*map(str, files)])), tmp_path / f"out{ending}", "x")
+        found = [*read(text)]
+        places = [(Path(one["file"]).stem, int(one["row"]), one["id"]) for one in found]
+        assert places == [("a", 1, "a0"), ("a", 2, "a1"), ("b", 1, "b0"), ("b", 2, "b1")]
         assert {(one["answer"], one["given:answer"]) for one in found} == {("x", "kept")}
     text = written(Questions().rows(InputRequest([*X[0]])), tmp_path / "one.csv", "x")
     assert text.splitlines()[0] == ",".join(Predicted.HEADER)
-
-
-def test_the_old_name_is_the_same_class_and_stays_in_folders(tmp_path):
-    assert gf.TextAnswerer is gf.QuestionAnswerer
-    estimator, data = TASKS["question-answering"].example_fixture()
-    folder = estimator.fit(*data).save(tmp_path / "model")
-    assert json.loads((folder / "glassformer.json").read_text(encoding="utf-8"))["kind"] == "TextAnswerer"
-    assert isinstance(gf.load(folder), gf.QuestionAnswerer)

@@ -30,21 +30,25 @@ def folder(tmp_path_factory):
 @pytest.fixture
 def tried(folder, monkeypatch):
     """The candidates, with a tiny encoder."""
-    small = [
-        auto.TFIDF,
-        Candidate(FROZEN, {"model": folder, "head_start": "solved", "train_layers": 0}),
-        Candidate(
-            "tiny, fine-tuned",
-            {"model": folder, "head_start": "solved", "epochs": 1, "lr": 1e-4},
-            is_trained=True,
-        ),
-    ]
+    solved = {"model": folder, "head_start": "solved"}
+    tuned = Candidate("tiny, fine-tuned", solved | {"epochs": 1, "lr": 1e-4}, is_trained=True)
+    small = [auto.TFIDF, Candidate(FROZEN, solved | {"train_layers": 0}), tuned]
     monkeypatch.setattr(auto, "candidates", lambda clf: small)
     return small
 
 
+def fit(texts=TEXTS, labels=LABELS, **options):
+    return gf.TextClassifier(**QUICK).fit(texts, labels, **options)
+
+
+def told(clf, *keys):
+    """What was noted of each candidate."""
+    found = [tuple(record.get(key) for key in keys) for record in clf.tried_]
+    return [one[0] for one in found] if len(keys) == 1 else found
+
+
 def test_cross_validation_decides_where_there_is_no_validation_set(tried, tmp_path):
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    clf = fit()
     assert [record["model"] for record in clf.tried_] == [candidate.name for candidate in tried]
     assert {record["by"] for record in clf.tried_} == {"cross-validation"}
     assert {record["examples"] for record in clf.tried_} == {61}
@@ -57,49 +61,42 @@ def test_cross_validation_decides_where_there_is_no_validation_set(tried, tmp_pa
     np.testing.assert_allclose(back.predict_proba(TEXTS), clf.predict_proba(TEXTS), atol=1e-6)
 
 
-def test_a_validation_set_that_is_large_enough_decides_alone(tried, monkeypatch):
+def test_a_validation_set_that_is_large_enough_decides_alone(tried, monkeypatch, tmp_path):
     monkeypatch.setattr(auto, "MIN_VALIDATION", 20)
-    held = TEXTS[:23], LABELS[:23]
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], validation=held)
-    assert {(record["by"], record["examples"]) for record in clf.tried_} == {("validation", 23)}
+    options = {"validation": (TEXTS[:23], LABELS[:23]), "checkpoints": tmp_path / "checkpoints"}
+    clf = fit(TEXTS[23:], LABELS[23:], **options)
+    assert {*told(clf, "by", "examples")} == {("validation", 23)}
     best = next(record for record in clf.tried_ if record["chosen"])
-    assert best["score"] == pytest.approx(clf.score(*held))
-
-
-def test_of_many_examples_a_part_is_held_out(tried, monkeypatch):
-    monkeypatch.setattr(auto, "MAX_CROSS_VALIDATED", 50)
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
-    assert {(record["by"], record["examples"]) for record in clf.tried_ if "by" in record} == {
-        ("validation", 6)
-    }
+    assert best["score"] == pytest.approx(clf.score(*options["validation"]))
+    again = fit(TEXTS[23:], LABELS[23:], **options, resume=True)  # the winner's checkpoints
+    np.testing.assert_array_equal(clf.predict_proba(TEXTS), again.predict_proba(TEXTS))
 
 
 def test_the_same_seed_gives_the_same_bits(tried):
-    first, again = (gf.TextClassifier(**QUICK).fit(TEXTS, LABELS) for _ in range(2))
+    first, again = (fit() for _ in range(2))
     np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
     scores = [[record["score"] for record in clf.tried_] for clf in (first, again)]
     assert scores[0] == scores[1]
 
 
-def test_a_dearer_model_must_be_ahead_by_the_margin(tried, monkeypatch):
-    def outputs(wrong: int) -> np.ndarray:
-        truth = np.array([int(label == "none") for label in LABELS])
-        said = np.where(np.arange(61) < wrong, 1 - truth, truth)
-        return np.eye(2)[said]
-
-    found = iter([outputs(10), outputs(10), outputs(2)])
+@pytest.mark.parametrize(("errors", "chosen"), [((10, 10, 2), 2), ((2, 2, 2), 0)])
+def test_a_dearer_model_must_be_ahead_by_the_margin(tried, monkeypatch, errors, chosen):
+    truth = np.array([int(label == "none") for label in LABELS])
+    found = iter(np.eye(2)[np.where(np.arange(61) < wrong, 1 - truth, truth)] for wrong in errors)
     monkeypatch.setattr(auto.Search, "_cross_validate", lambda self, candidate: {0.0: next(found)})
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
-    assert [record["chosen"] for record in clf.tried_] == [False, False, True]
-    found = iter([outputs(2), outputs(2), outputs(2)])
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
-    assert [record["chosen"] for record in clf.tried_] == [True, False, False]
+    assert told(fit(), "chosen") == [i == chosen for i in range(3)]
 
 
-def test_a_model_without_an_error_leaves_the_dearer_ones_out(tried):
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, ["dog" if "dog" in text else "none" for text in TEXTS])
-    assert [record.get("score") for record in clf.tried_] == [1.0, None, None]
-    assert [record.get("left out") for record in clf.tried_] == [None, auto.PERFECT, auto.PERFECT]
+def test_a_model_without_an_error_leaves_the_dearer_ones_out(tried, monkeypatch):
+    clf = fit(TEXTS, ["dog" if "dog" in text else "none" for text in TEXTS])
+    assert told(clf, "score", "left out") == [(1.0, None), (None, auto.PERFECT), (None, auto.PERFECT)]
+    # with no time later candidates are left out
+    clf = gf.TextClassifier(time_limit=0.0, **QUICK).fit(TEXTS, LABELS)
+    assert told(clf, "left out") == [None, "time_limit", "time_limit"]
+    assert clf.tried_[0]["chosen"]
+    # of many examples a part is held out
+    monkeypatch.setattr(auto, "MAX_CROSS_VALIDATED", 50)
+    assert {*told(fit(), "by", "examples")} - {(None, None)} == {("validation", 6)}
 
 
 def test_a_recipe_that_names_auto_alone_tries_every_model(tried, tmp_path):
@@ -111,48 +108,36 @@ def test_a_recipe_that_names_auto_alone_tries_every_model(tried, tmp_path):
     assert [record["model"] for record in clf.tried_] == [candidate.name for candidate in tried]
 
 
-def test_no_time_leaves_later_candidates_out_and_says_so(tried):
-    clf = gf.TextClassifier(time_limit=0.0, **QUICK).fit(TEXTS, LABELS)
-    assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]
-    assert clf.tried_[0]["chosen"]
-
-
 def test_without_the_encoders_weights_the_linear_model_is_left(monkeypatch):
     def away(name: str) -> Any:
         raise gf.errors.CheckpointError("is not in the local cache")
 
     monkeypatch.setattr(auto, "resolve_checkpoint", away)
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    clf = fit()
     assert [record["model"] for record in clf.tried_] == ["tfidf"]
 
 
-def test_one_example_of_each_class_compares_nothing(tried):
-    clf = gf.TextClassifier(**QUICK).fit(WORDS, [f"class {word}" for word in WORDS])
+def test_one_example_of_each_class_compares_nothing_and_two_decide(tried):
+    clf = fit(WORDS, [f"class {word}" for word in WORDS])
     assert list(clf.tried_) == []
     peer = gf.TextClassifier(**{**QUICK, **tried[1].settings}).fit(WORDS, [f"class {word}" for word in WORDS])
     np.testing.assert_array_equal(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS))
-
-
-def test_one_example_of_each_truth_value_keeps_the_kind_of_the_labels(tried):
+    assert {*told(fit(WORDS[:10], [f"class {k // 2}" for k in range(10)]), "examples")} == {10}
+    # one example of each truth value keeps the kind of the labels
     clf = gf.TextClassifier(**QUICK).fit(["a warm film", "a dull play"], np.array([True, False]))
     assert clf.classes_.tolist() == [False, True]
     assert clf.predict(["a warm film"]).dtype == bool
     assert clf.train_seconds_ > 0
 
 
-def test_two_examples_of_a_class_decide(tried):
-    clf = gf.TextClassifier(**QUICK).fit(WORDS[:10], [f"class {k // 2}" for k in range(10)])
-    assert {record["examples"] for record in clf.tried_} == {10}
-
-
 def test_an_encoder_that_does_not_know_the_language_is_not_fine_tuned_from_behind(tried, folder, monkeypatch):
     asked = []
     monkeypatch.setattr(auto, "foreign_tokens_per_word", lambda name, *_: asked.append(name) or 2.2)
-    clf = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)  # tfidf is ahead
+    clf = fit()  # tfidf is ahead
     assert asked == [folder]
     assert clf.tried_[-1] == {"model": "tiny, fine-tuned", "left out": auto.FOREIGN}
     monkeypatch.setattr(auto.Search, "_is_better", lambda self, dearer, cheaper: True)
-    ahead = gf.TextClassifier(**QUICK).fit(TEXTS, LABELS)
+    ahead = fit()
     assert "score" in ahead.tried_[-1]
 
 
@@ -188,29 +173,15 @@ def test_every_kind_of_target(tried, tmp_path):
 
 
 def test_callbacks_hear_what_each_candidate_reached(tried):
-    class Notes(Callback):
-        def __init__(self):
-            self.lines: list[str] = []
-
-        def note(self, line: str) -> None:
-            self.lines.append(line)
-
-    notes = Notes()
-    gf.TextClassifier(**QUICK).fit(TEXTS, LABELS, callbacks=[notes])
-    reached = [line for line in notes.lines if "accuracy" in line]
+    lines: list[str] = []
+    notes = Callback()
+    notes.note = lines.append
+    fit(callbacks=[notes])
+    reached = [line for line in lines if "accuracy" in line]
     assert [line.split(":")[0] for line in reached] == [candidate.name for candidate in tried]
-    expected = [line for line in notes.lines if line not in reached]
+    expected = [line for line in lines if line not in reached]
     assert len(expected) == sum(candidate.is_trained for candidate in tried)
     assert all(re.fullmatch(r".+: at most about \d+ (s|min)", line) for line in expected)
-
-
-def test_checkpoints_of_the_winner_resume(tried, monkeypatch, tmp_path):
-    monkeypatch.setattr(auto, "MIN_VALIDATION", 20)
-    held = TEXTS[:23], LABELS[:23]
-    fit = {"validation": held, "checkpoints": tmp_path / "checkpoints"}
-    first = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit)
-    again = gf.TextClassifier(**QUICK).fit(TEXTS[23:], LABELS[23:], **fit, resume=True)
-    np.testing.assert_array_equal(first.predict_proba(TEXTS), again.predict_proba(TEXTS))
 
 
 def test_a_stop_in_a_fold_leaves_no_checkpoint(tried, tmp_path):

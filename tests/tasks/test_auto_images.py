@@ -10,7 +10,8 @@ import pytest
 import torch
 from PIL import Image
 from sklearn.base import clone
-from tests.cli.every import call
+from tests.cli.every import ok
+from tests.cli.tiny import sets
 from tests.image.conftest import quarters
 from tests.stopping import StopAt
 
@@ -69,12 +70,6 @@ def test_few_validation_examples_do_not_overrule_the_folds(at_hand, monkeypatch)
     assert not any(model.keep_best for model in tuned)
 
 
-def test_the_search_ends_at_its_time_limit(at_hand):
-    clf = gf.ImageClassifier(time_limit=1e-9, **QUICK).fit(IMAGES, NOISY)
-    assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]
-    assert clf.tried_[0]["chosen"]
-
-
 def test_the_pretrained_encoder_is_frozen_and_fine_tuned(at_hand, tmp_path):
     clf = gf.ImageClassifier(**QUICK).fit(IMAGES, NOISY)
     names = ["hog", f"{at_hand}, frozen", f"{at_hand}, fine-tuned"]
@@ -85,6 +80,15 @@ def test_the_pretrained_encoder_is_frozen_and_fine_tuned(at_hand, tmp_path):
     back = gf.load(clf.save(tmp_path / "model"))
     assert list(back.tried_) == clf.tried_
     np.testing.assert_allclose(back.predict_proba(IMAGES), clf.predict_proba(IMAGES), atol=1e-6)
+    # the search ends at its time limit
+    clf = gf.ImageClassifier(time_limit=1e-9, **QUICK).fit(IMAGES, NOISY)
+    assert [record.get("left out") for record in clf.tried_] == [None, "time_limit", "time_limit"]
+    assert clf.tried_[0]["chosen"]
+    # numbers of images
+    brightness = [float(image.mean()) for image in IMAGES]
+    reg = gf.ImageRegressor(**QUICK).fit(IMAGES, brightness)
+    assert [record["metric"] for record in reg.tried_] == ["R²", "R²", "R²"]
+    assert reg.predict(IMAGES[:3]).shape == (3,)
 
 
 @pytest.mark.filterwarnings("error::glassformer.errors.FromScratchWarning")
@@ -118,13 +122,6 @@ def test_fine_tuning_has_the_epochs_that_there_is_time_for(at_hand, monkeypatch,
     clf = gf.ImageClassifier(**QUICK).fit(IMAGES[:17], NOISY[:17])
     assert [record["chosen"] for record in clf.tried_] == [False, False, True]
     assert 1 + max(record["epoch"] for record in clf.history_) == epochs
-
-
-def test_numbers_of_images(at_hand):
-    brightness = [float(image.mean()) for image in IMAGES]
-    reg = gf.ImageRegressor(**QUICK).fit(IMAGES, brightness)
-    assert [record["metric"] for record in reg.tried_] == ["R²", "R²", "R²"]
-    assert reg.predict(IMAGES[:3]).shape == (3,)
 
 
 @pytest.fixture
@@ -209,22 +206,10 @@ def test_a_run_of_a_folder_shows_what_was_tried(at_hand, tmp_path):
         place.mkdir(parents=True, exist_ok=True)
         Image.fromarray(image).save(place / f"{i}.png")
     run = tmp_path / "run"
-    done = call(
-        "train",
-        "--images",
-        tmp_path / "shown",
-        "--out",
-        run,
-        "--set",
-        "threads=1",
-        "--set",
-        "test_size=0.3",
-        "--set",
-        "validation_size=0.3",
-    )
-    assert done.code == 0, done.err
+    settings = sets("threads=1", "test_size=0.3", "validation_size=0.3")
+    ok("train", "--images", tmp_path / "shown", "--out", run, *settings)
     tried = json.loads((run / "metrics.json").read_text())["tried"]
     assert [one["model"].split(", ")[-1] for one in tried] == ["hog", "frozen", "fine-tuned"]
     assert "Models compared" in (run / "report.html").read_text()
-    assert call("predict", run, tmp_path / "shown" / "top").code == 0
-    assert call("evaluate", run, "--json").code == 0
+    ok("predict", run, tmp_path / "shown" / "top")
+    ok("evaluate", run, "--json")

@@ -6,11 +6,14 @@ import shutil
 import pytest
 import torch
 from tests.stopping import StopAt
+from tests.tables import write_csv
 
 from glassformer import TextClassifier
 from glassformer.errors import CheckpointError, ConfigError
+from glassformer.report.wording import verdict_of
 from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import evaluate_task, run_task
+from glassformer.tasks.supervised import still_learning
 from glassformer.tasks.task import TINY
 from glassformer.train.callbacks import epoch_weights, saved_epochs
 
@@ -35,11 +38,13 @@ def test_each_epoch_is_kept_and_the_last_is_the_model(whole):
     own = clf.model_.state_dict()
     assert all(torch.equal(own[name], w) for name, w in epochs[3][1].items())
     assert not all(torch.equal(own[name], w) for name, w in epochs[2][1].items())
-
-
-def test_keeping_changes_no_bit(whole):
+    # to keep them changes no bit
     plain = TextClassifier("encoder-mini", **SMALL | {"keep_epochs": False}).fit(TEXTS, LABELS)
     assert all(torch.equal(w, whole[0].model_.state_dict()[n]) for n, w in plain.model_.state_dict().items())
+    with pytest.raises(ConfigError, match="keep_epochs"):
+        TextClassifier("encoder-mini", **SMALL).fit(TEXTS, LABELS)
+    with pytest.raises(ConfigError, match="cannot include LoRA updates"):
+        TextClassifier("encoder-mini", **SMALL, lora_rank=2).fit(TEXTS, LABELS, checkpoints="nowhere")
 
 
 @pytest.mark.parametrize("stops", [(7,), (8,), (3, 14, 20)])
@@ -58,13 +63,6 @@ def test_a_stopped_training_keeps_the_same(whole, tmp_path, stops):
     for epoch, (step, weights) in found.items():
         assert step == whole[1][epoch][0]
         assert all(torch.equal(w, whole[1][epoch][1][name]) for name, w in weights.items())
-
-
-def test_there_must_be_a_place_and_no_low_rank_updates():
-    with pytest.raises(ConfigError, match="keep_epochs"):
-        TextClassifier("encoder-mini", **SMALL).fit(TEXTS, LABELS)
-    with pytest.raises(ConfigError, match="cannot include LoRA updates"):
-        TextClassifier("encoder-mini", **SMALL, lora_rank=2).fit(TEXTS, LABELS, checkpoints="nowhere")
 
 
 CHANGES = """
@@ -100,3 +98,50 @@ def test_a_run_that_kept_none_says_how_to(tmp_path):
     assert "epochs" not in run.metrics
     with pytest.raises(ConfigError, match="keep_epochs=true"):
         evaluate_task(tmp_path / "run", every_epoch=True)
+
+
+# --- a training that ended while its validation loss still fell -----------------------------------
+
+
+SIZES = """test_size=0.2 validation_size=0.2 model=encoder-mini threads=1 bootstrap=53 baselines=false precision=fp32
+    d_model=28 num_layers=1 num_heads=2 d_ff=11 min_count=1 maps=0 max_length=16"""
+
+
+def history(*losses: float | None) -> list[dict]:
+    rows = [{"kind": "step", "step": i, "loss": 3.0 - i} for i in range(3)]
+    return rows + [{"kind": "evaluation", "epoch": i, "loss": loss} for i, loss in enumerate(losses)]
+
+
+@pytest.mark.parametrize(
+    ("losses", "found"),
+    [
+        ((2.9, 2.1, 1.7), {"epochs": 3, "before": 2.1, "after": 1.7}),
+        ((2.9, 2.1, 2.03), None),  # by three percent
+        ((0.5, 0.9, 0.7), None),  # an earlier one was better
+        ((0.5, 0.7), None),
+        ((2.9, 0.004, 0.001), None),  # all is learned
+        ((2.9,), None),
+        ((), None),
+        ((2.9, None, 1.7), {"epochs": 3, "before": 2.9, "after": 1.7}),
+    ],
+)
+def test_only_a_last_epoch_that_gained_much_says_that_it_goes_on(losses, found):
+    assert still_learning(history(*losses)) == found
+
+
+def test_a_run_says_what_to_set(tmp_path):
+    words = {"good": ("warm", "wise"), "bad": ("dull", "cold")}
+    known = [(word, label) for label in words for word in words[label]]
+    rows = [(f"a {word} film , number {i}", label) for i in range(31) for word, label in known]
+    recipe = tmp_path / "own.toml"
+    recipe.write_text(f'[data]\nsource = "{write_csv(tmp_path / "own.csv", ("text", "label"), rows)}"\n')
+    quick = f"{SIZES} epochs=4 lr=0.003".split()
+    done = run_task(load_recipe(recipe, quick), tmp_path / "run")
+    still = done.metrics["still_learning"]
+    assert (still["epochs"], still["lr"]) == (4, 0.003)
+    assert still["after"] < still["before"]
+    advice = "--set epochs=8 or --set lr=0.006"
+    assert advice in verdict_of(done.metrics)
+    assert advice in done.report.read_text("utf-8")
+    longer = load_recipe(recipe, [*quick, *(w for w in advice.split() if "=" in w)])
+    assert (longer.train.epochs, longer.train.lr) == (8, 0.006)

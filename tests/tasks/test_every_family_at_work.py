@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from tests.byte_pieces import byte_level
+from tests.commands import served, values
 from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
 import glassformer as gf
@@ -112,16 +113,11 @@ def put(name: str, folder: Path, head: str | None = "mlm", **changes) -> Path:
         family.tiny(), init_std=0.2, head=head, **({"pooling": None} if head == "mlm" else {}) | changes
     )
     torch.manual_seed(13)
-    places = config.embedding.position_config
-    model = family.model(
-        replace(
-            config,
-            embedding=replace(config.embedding, vocab_size=rows, positions=replace(places, length=29))
-            if isinstance(config.embedding.positions, Learned)
-            else replace(config.embedding, vocab_size=rows, max_positions=29),
-        )
-    )
-    save_pretrained(model.eval(), folder)
+    places = {"max_positions": 29}
+    if isinstance(config.embedding.positions, Learned):
+        places = {"positions": replace(config.embedding.position_config, length=29)}
+    embedding = replace(config.embedding, vocab_size=rows, **places)
+    save_pretrained(family.model(replace(config, embedding=embedding)).eval(), folder)
     return folder
 
 
@@ -175,14 +171,7 @@ def test_words_are_explained_whole(name, tmp_path):
 @EACH
 def test_masked_words(name, tmp_path):
     folder = put(name, tmp_path / "hub")
-    options = {
-        "max_length": 29,
-        "epochs": 2,
-        "lr": 1e-2,
-        "precision": "fp32",
-        "threads": 1,
-        "batch_tokens": 97,
-    }
+    options = values("max_length=29 epochs=2 lr=1e-2 precision=fp32 threads=1 batch_tokens=97")
     lm = gf.MaskedLM(str(folder), tokenizer="auto", whole_words=True, **options).fit(TEXTS)
     own = Vocabulary.of(lm.tokenizer_).tokens["mask"]
     found = lm.fill(f"a {MASK} film", top=7)
@@ -212,13 +201,8 @@ def test_exported_to_the_hub_s_layout(name, tmp_path):
         pytest.skip("a kind that transformers does not know")
     hub = FAMILIES[kind].hub
     folder = put(name, tmp_path / "hub", "classification")
-    clf = gf.TextClassifier(
-        str(folder),
-        pooling=hub.pooling,
-        head=hub.head_type,
-        head_activation=hub.head_activation,
-        **(SMALL | {"epochs": 1}),
-    ).fit(TEXTS, LABELS)
+    like = {"pooling": hub.pooling, "head": hub.head_type, "head_activation": hub.head_activation}
+    clf = gf.TextClassifier(str(folder), **(SMALL | {"epochs": 1} | like)).fit(TEXTS, LABELS)
     found = export_hf(clf, tmp_path / "whole", TEXTS)
     assert (found["opens_as"], found["whole"]) == (hub.classes["classification"], True)
     model = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path / "whole").eval()
@@ -251,21 +235,9 @@ def test_exported_as_a_graph(name, tmp_path):
 
 @EACH_TOKENIZER
 def test_served(name, tmp_path):
-    pytest.importorskip("fastapi")
-    from fastapi.testclient import TestClient
-
-    from glassformer.serve.app import create_app
-    from glassformer.serve.guard import PREDICT
-    from glassformer.serve.limits import Limits
-    from glassformer.serve.models import load_models
-
     clf = gf.TextClassifier(str(put(name, tmp_path / "hub")), **(SMALL | {"epochs": 1})).fit(TEXTS, LABELS)
-    clf.save(tmp_path / "saved")
-    limits = Limits()
-    with TestClient(
-        create_app(load_models([tmp_path / "saved"], limits, precision="fp32"), limits)
-    ) as client:
-        answer = client.post(PREDICT, json={"texts": TEXTS[:3]}).json()
+    with served(clf.save(tmp_path / "saved")) as client:
+        answer = client.post("/v1/predict", json={"texts": TEXTS[:3]}).json()
     assert [one["label"] for one in answer["predictions"]] == clf.predict(TEXTS[:3]).tolist()
 
 

@@ -1,11 +1,11 @@
 """The frozen encoder as a simple model: which runs have it, and what it predicts."""
 
-import csv
 from typing import Any
 
 import numpy as np
 import pytest
 from tests.similarity.tiny import checkpoint
+from tests.tables import write_csv
 
 import glassformer as gf
 from glassformer.evaluate.predictions import BASELINES_FILE
@@ -35,8 +35,7 @@ def small(folder, monkeypatch):
 
 
 def run(tmp_path, labels: Any, *settings: str, task: str = "text-classification"):
-    with (tmp_path / "own.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([("text", "label"), *zip(TEXTS, labels, strict=True)])
+    write_csv(tmp_path / "own.csv", ("text", "label"), zip(TEXTS, labels, strict=True))
     recipe = tmp_path / "own.toml"
     recipe.write_text(
         f'task = "{task}"\nname = "own"\n[data]\nsource = "{tmp_path / "own.csv"}"\n'
@@ -47,14 +46,40 @@ def run(tmp_path, labels: Any, *settings: str, task: str = "text-classification"
     return run_task(load_recipe(recipe, [*quick, *settings]), tmp_path / "run")
 
 
-def test_one_label(small, folder, tmp_path):
-    done = run(tmp_path, LABELS)
-    row = done.metrics["baselines"]["frozen all-minilm-l6-v2 + logistic regression"]
-    assert 0 < row["accuracy"] <= 1
-    assert row["difference"]["measure"] == "accuracy"
+SETS = [";".join(word for word in ("dog", "cat") if word in text) or "car" for text in TEXTS]
+COUNTS = [1000 * (1 + text.count("dog")) for text in TEXTS]
+
+
+@pytest.mark.parametrize(
+    ("labels", "task", "settings", "name", "key"),
+    [
+        (LABELS, "text-classification", (), "logistic regression", "accuracy"),
+        (SETS, "text-classification", ["label_separator=;"], "logistic regression per label", "macro_f1"),
+        (COUNTS, "text-regression", ["number_scale=log"], "ridge", "mae"),
+    ],
+)
+def test_a_run_has_it_among_its_simple_models(small, tmp_path, labels, task, settings, name, key):
+    done = run(tmp_path, labels, *settings, task=task)
+    name = f"frozen all-minilm-l6-v2 + {name}"
+    row = done.metrics["baselines"][name]
+    if key == "mae":
+        assert row["mae"] < done.metrics["baselines"]["mean of the training numbers"]["mae"]
+    else:
+        assert 0 < row[key] <= 1
+        assert row["difference"]["measure"] == (
+            "accuracy" if key == "accuracy" else row["difference"]["measure"]
+        )
     assert "baselines_left_out" not in done.metrics
-    assert "frozen all-minilm-l6-v2" in done.report.read_text("utf-8")
+    assert name in done.report.read_text("utf-8")
     assert "frozen all-minilm-l6-v2" in (done.folder / BASELINES_FILE).read_text("utf-8")
+
+
+@pytest.mark.parametrize(("labels", "task"), [(LABELS, "text-classification"), (COUNTS, "text-regression")])
+def test_without_the_weights_the_run_says_why_it_lacks_it(monkeypatch, tmp_path, labels, task):
+    monkeypatch.setattr(frozen, "is_available", lambda name: False)
+    done = run(tmp_path, labels, task=task)
+    assert not any("frozen" in name for name in done.metrics["baselines"])
+    assert done.metrics["baselines_left_out"] == {"frozen all-minilm-l6-v2": "its weights are not at hand"}
 
 
 def test_it_predicts_as_the_frozen_encoder_does(small, folder):
@@ -64,9 +89,7 @@ def test_it_predicts_as_the_frozen_encoder_does(small, folder):
     options: dict[str, Any] = {"max_length": 13, "precision": "fp32", "threads": 1}
     peer = gf.TextClassifier(folder, train_layers=0, **options).fit(TEXTS, LABELS)
     np.testing.assert_array_equal(model.predict_proba(TEXTS), peer.predict_proba(TEXTS))
-
-
-def test_of_pairs_it_reads_the_sides_apart(small, folder):
+    # it reads the sides of pairs apart
     pairs = [*zip(TEXTS, TEXTS[::-1], strict=True)]
     est = gf.TextClassifier("tfidf", threads=1, precision="fp32").fit(pairs, LABELS)
     name, model = frozen.fit_frozen(est, pairs, LABELS)
@@ -88,31 +111,6 @@ def test_of_many_texts_some_are_learned_and_the_name_says_so(small, monkeypatch)
     assert frozen.fit_frozen(regressor, TEXTS, numbers)[1].examples_["train"] == 31
 
 
-def test_several_labels(small, tmp_path):
-    sets = [";".join(word for word in ("dog", "cat") if word in text) or "car" for text in TEXTS]
-    done = run(tmp_path, sets, "label_separator=;")
-    row = done.metrics["baselines"]["frozen all-minilm-l6-v2 + logistic regression per label"]
-    assert row["kind"] == "labels"
-    assert row["macro_f1"] > 0
-
-
-def test_numbers(small, tmp_path):
-    numbers = [1000 * (1 + text.count("dog")) for text in TEXTS]
-    done = run(tmp_path, numbers, "number_scale=log", task="text-regression")
-    row = done.metrics["baselines"]["frozen all-minilm-l6-v2 + ridge"]
-    assert row["mae"] < done.metrics["baselines"]["mean of the training numbers"]["mae"]
-    assert "frozen all-minilm-l6-v2 + ridge" in done.report.read_text("utf-8")
-
-
-@pytest.mark.parametrize("task", ["text-classification", "text-regression"])
-def test_without_the_weights_the_run_says_why_it_lacks_it(monkeypatch, tmp_path, task):
-    monkeypatch.setattr(frozen, "is_available", lambda name: False)
-    numbers = [text.count("dog") + 1.5 for text in TEXTS]
-    done = run(tmp_path, LABELS if task == "text-classification" else numbers, task=task)
-    assert not any("frozen" in name for name in done.metrics["baselines"])
-    assert done.metrics["baselines_left_out"] == {"frozen all-minilm-l6-v2": "its weights are not at hand"}
-
-
 @pytest.mark.parametrize(
     ("settings", "same"),
     [
@@ -132,9 +130,11 @@ def test_a_model_is_not_compared_with_itself(settings, same):
     assert not same or frozen.missing_baselines(clf) == {}
 
 
-def test_what_auto_has_chosen_counts():
+@pytest.mark.parametrize("frozen_chosen", [True, False])
+def test_what_auto_has_chosen_counts(frozen_chosen):
     clf = gf.TextClassifier("auto")
-    clf.tried_ = [{"model": "tfidf", "chosen": False}, {"model": FROZEN.name, "chosen": True}]
-    assert frozen.is_frozen(clf)
-    clf.tried_ = [{"model": "tfidf", "chosen": True}, {"model": FROZEN.name, "chosen": False}]
-    assert not frozen.is_frozen(clf)
+    clf.tried_ = [
+        {"model": "tfidf", "chosen": not frozen_chosen},
+        {"model": FROZEN.name, "chosen": frozen_chosen},
+    ]
+    assert frozen.is_frozen(clf) == frozen_chosen

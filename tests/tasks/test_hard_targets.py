@@ -32,41 +32,34 @@ def test_numbers_that_cannot_be_told_apart_are_named(model, numbers, settings, s
         gf.TextRegressor(model, **settings, **({} if model == "tfidf" else SMALL)).fit(TEXTS, numbers)
 
 
-@pytest.mark.parametrize(
-    ("texts", "labels", "asked", "wanted"),
-    [
-        (
-            ["please call me back"] * 30 + ["I want a refund", "refund now", "my refund please"],
-            ["call"] * 30 + ["refund"] * 3,
-            ["refund", "call me"],
-            ["refund", "call"],
-        ),
-        (["ok"] * 20 + ["bad"] * 20, ["p"] * 20 + ["n"] * 20, ["ok", "bad"], ["p", "n"]),
-    ],
+CALLS = (
+    ["please call me back"] * 30 + ["I want a refund", "refund now", "my refund please"],
+    ["call"] * 30 + ["refund"] * 3,
 )
-def test_a_linear_model_learns_from_copies(texts, labels, asked, wanted):
-    clf = gf.TextClassifier("tfidf").fit(texts, labels)
-    assert clf.predict(asked).tolist() == wanted
+WORD_EACH = (["ok"] * 20 + ["bad"] * 20, ["p"] * 20 + ["n"] * 20)
 
 
-def test_one_text_with_both_labels_is_answered_evenly():
-    clf = gf.TextClassifier("tfidf").fit(["same text"] * 41, [["a", "b"][i % 2] for i in range(41)])
-    np.testing.assert_allclose(clf.predict_proba(["same text"])[0], [21 / 41, 20 / 41], atol=0.15)
+@pytest.mark.parametrize(
+    ("data", "asked"),
+    [(CALLS, {"refund": "refund", "call me": "call"}), (WORD_EACH, {"ok": "p", "bad": "n"})],
+)
+def test_a_linear_model_learns_from_copies(data, asked):
+    assert gf.TextClassifier("tfidf").fit(*data).predict([*asked]).tolist() == [*asked.values()]
 
 
-def test_weights_that_leave_one_class(capfd):
-    weights = [i % 2 for i in range(31)]
-    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS, sample_weight=weights)
+def test_weights_of_zero_and_that_leave_one_class(capfd):
+    clf = gf.TextClassifier("tfidf").fit(TEXTS, LABELS, sample_weight=[i % 2 for i in range(31)])
     assert {*clf.predict(TEXTS).tolist()} == {"warm"}
     assert capfd.readouterr() == ("", "")
-
-
-def test_weights_of_zero_are_as_if_the_examples_were_not_there():
+    # with a weight of 0 an example counts as absent
     weights = [0.0 if i < 11 else 1.0 for i in range(31)]
     first = gf.TextClassifier("tfidf").fit(TEXTS, LABELS, sample_weight=weights)
     others = [*LABELS[1:12], *LABELS[11:]]
     again = gf.TextClassifier("tfidf").fit(TEXTS, others, sample_weight=weights)
     assert first.predict(TEXTS).tolist() == again.predict(TEXTS).tolist() == LABELS
+    # one text with both labels is answered evenly
+    clf = gf.TextClassifier("tfidf").fit(["same text"] * 41, [["a", "b"][i % 2] for i in range(41)])
+    np.testing.assert_allclose(clf.predict_proba(["same text"])[0], [21 / 41, 20 / 41], atol=0.15)
 
 
 @pytest.mark.parametrize("asked", [TEXTS[:2], tuple(TEXTS[:2]), np.array(TEXTS[:2])])

@@ -1,7 +1,6 @@
 """``load(path, precision="bf16")``: the same predictions, and fp32 weights only where something needs them."""
 
 import pickle
-from functools import cache
 
 import numpy as np
 import pytest
@@ -19,16 +18,10 @@ from glassformer.tasks.load import load_for_predictions
 TEXTS = ["a good film", "a bad film", "good", "bad and long and boring", "fine", "dull"] * 4
 
 
-@cache
-def tasks_with_encoders() -> dict:
-    return {
-        name: task
-        for name, task in TASKS.items()
-        if name not in ("word2vec", "translation", "masked-patches")
-    }
+ENCODERS = [name for name in TASKS if name not in ("word2vec", "translation", "masked-patches")]
 
 
-@pytest.fixture(scope="module", params=tasks_with_encoders())
+@pytest.fixture(scope="module", params=ENCODERS)
 def saved(request, tmp_path_factory):
     estimator, data = TASKS[request.param].example_fixture()
     folder = tmp_path_factory.mktemp("saved") / "model"
@@ -64,9 +57,7 @@ def test_it_saves_what_it_was_saved_with(saved, tmp_path):
     light.save(tmp_path / "light")
     for name in ("glassformer.json", "config.json", "model.safetensors"):
         assert (tmp_path / "light" / name).read_bytes() == (tmp_path / "full" / name).read_bytes()
-
-
-def test_it_is_pickled_with_fp32_weights(saved):
+    # it is pickled with fp32 weights
     full, light = gf.load(saved), pickle.loads(pickle.dumps(gf.load(saved, precision="bf16")))
     assert same_weights(full.model_, light.model_)
 
@@ -108,9 +99,7 @@ def test_another_precision_reads_the_weights_in_fp32(classifier):
     np.testing.assert_array_equal(full.predict_proba(TEXTS), light.predict_proba(TEXTS))
     with pytest.raises(BadValueError, match="is not a precision"):
         gf.load(classifier / "ours", precision="bf17")
-
-
-def test_a_new_fit_replaces_it(classifier):
+    # a new fit replaces it
     light = gf.load(classifier / "ours", precision="bf16")
     light.fit(TEXTS, LABELS)
     assert light.any_model is light.model_

@@ -12,9 +12,11 @@ from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_val_score
 from sklearn.pipeline import Pipeline, make_pipeline
+from tests.stopping import without_clock
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, DataError, UnnamedColumnsWarning
+from glassformer.targets import target_from_metadata
 from glassformer.tasks.catalog import TASKS, load_recipe
 from glassformer.tasks.run import run_task
 from glassformer.tasks.task import TINY
@@ -53,17 +55,11 @@ def records(frame):
     return frame.to_dict("records")
 
 
-def dataset(frame):
-    return pytest.importorskip("datasets").Dataset.from_pandas(frame, preserve_index=False)
-
-
+# More forms are in tests/data/test_in_memory.py, which has the reader that all estimators call.
 FORMS = {
     "pandas": lambda frame: frame,
     "arrow": lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
-    "datasets": dataset,
     "dicts": records,
-    "dict of columns": lambda frame: frame.to_dict("list"),
-    "record array": lambda frame: frame.to_records(index=False),
 }
 
 
@@ -89,28 +85,23 @@ def test_what_is_kept_of_the_columns(fitted, fitted_pairs):
     plain = classifier(epochs=1).fit(PAIRS, LABELS).fit(TEXTS, LABELS)
     assert (plain.n_features_in_, hasattr(plain, "feature_names_in_")) == (1, False)
     assert Pipeline([("clf", fitted_pairs)]).feature_names_in_.tolist() == ["premise", "hypothesis"]
+    for columns in ("premise", [1, 2], ["a", "a"], ["a", "b", "c"], []):
+        with pytest.raises(CheckpointError, match=r"columns = .* is not a list of up to 2 names"):
+            classifier().read_columns({"columns": columns}, "here")
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_columns_in_another_order_give_the_same_answers(fitted_pairs, form, tmp_path):
-    wanted = fitted_pairs.predict_proba(list(zip(TEXTS, SIDES, strict=True)))
-    X = FORMS[form](SWAPPED)
-    np.testing.assert_array_equal(fitted_pairs.predict_proba(X), wanted)
-    assert fitted_pairs.score(X, LABELS) == fitted_pairs.score(PAIRS, LABELS)
-    np.testing.assert_array_equal(fitted_pairs.logits(X), fitted_pairs.logits(PAIRS))
-    np.testing.assert_array_equal(fitted_pairs.embed(X), fitted_pairs.embed(PAIRS))
-    assert fitted_pairs.truncated(X).tolist() == fitted_pairs.truncated(PAIRS).tolist()
+    """Every form is fitted to the same bits."""
+    X, made = FORMS[form](SWAPPED), classifier().fit(FORMS[form](PAIRS), LABELS)
     again = gf.load(fitted_pairs.save(tmp_path / "model"))
-    assert again.feature_names_in_.tolist() == ["premise", "hypothesis"]
-    assert again.n_features_in_ == 2
-    np.testing.assert_array_equal(again.predict_proba(X), wanted)
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_every_form_fits_to_the_same_bits(fitted_pairs, form):
-    made = classifier().fit(FORMS[form](PAIRS), LABELS)
-    assert made.feature_names_in_.tolist() == ["premise", "hypothesis"]
-    np.testing.assert_array_equal(made.predict_proba(PAIRS), fitted_pairs.predict_proba(PAIRS))
+    wanted = fitted_pairs.predict_proba(list(zip(TEXTS, SIDES, strict=True)))
+    for one in (fitted_pairs, made, again):
+        assert (one.feature_names_in_.tolist(), one.n_features_in_) == (["premise", "hypothesis"], 2)
+        np.testing.assert_array_equal(one.predict_proba(X), wanted)
+    assert fitted_pairs.score(X, LABELS) == fitted_pairs.score(PAIRS, LABELS)
+    for door in ("logits", "embed", "truncated"):
+        np.testing.assert_array_equal(getattr(fitted_pairs, door)(X), getattr(fitted_pairs, door)(PAIRS))
 
 
 def test_explanations_take_columns_by_name(fitted_pairs):
@@ -122,37 +113,36 @@ def test_explanations_take_columns_by_name(fitted_pairs):
 
 
 def test_what_is_missing_is_named_and_what_is_more_is_left_aside(fitted, fitted_pairs):
-    with pytest.raises(
-        DataError, match=r"no column 'premise'; expected: 'premise' and 'hypothesis'. Did you mean"
+    of_list = classifier(epochs=1).fit(TEXTS, LABELS)
+    assert of_list.predict(FRAME[["text"]]).tolist() == of_list.predict(TEXTS).tolist()
+    misspelled = PAIRS.rename(columns={"premise": "premises"})
+    for model, X, said in (
+        (
+            fitted_pairs,
+            misspelled,
+            r"no column 'premise'; expected: 'premise' and 'hypothesis'. Did you mean",
+        ),
+        (
+            fitted,
+            pd.DataFrame({"review": TEXTS}),
+            r"no column 'text'; expected: 'text'. The columns are: review",
+        ),
+        (fitted_pairs, TEXTS, "reads pairs of texts"),
+        (of_list, FRAME, r"2 columns \(text, label\).*Give the column of texts: X\['text'\]"),
     ):
-        fitted_pairs.predict(PAIRS.rename(columns={"premise": "premises"}))
-    with pytest.raises(DataError, match=r"no column 'text'; expected: 'text'. The columns are: review"):
-        fitted.predict(pd.DataFrame({"review": TEXTS}))
+        with pytest.raises(DataError, match=said):
+            model.predict(X)
     assert fitted.predict(FRAME.assign(more=1)).tolist() == fitted.predict(TEXTS).tolist()
     assert fitted.score(FRAME, FRAME["label"]) == fitted.score(TEXTS, LABELS)
-    with pytest.raises(DataError, match=r"reads pairs of texts"):
-        fitted_pairs.predict(TEXTS)
     for model, row in ((fitted, FRAME.iloc[0]), (fitted, records(FRAME)[0]), (fitted_pairs, PAIRS.iloc[0])):
         with pytest.raises(DataError, match=r"one row where a list of texts is expected. Put it into a list"):
             model.predict(row)
         assert len(model.predict([row])) == 1
 
 
-def test_a_model_fitted_on_a_list_asks_for_one_column():
-    clf = classifier(epochs=1).fit(TEXTS, LABELS)
-    assert clf.predict(FRAME[["text"]]).tolist() == clf.predict(TEXTS).tolist()
-    with pytest.raises(
-        DataError, match=r"a table with 2 columns \(text, label\).*Give the column of texts: X\['text'\]"
-    ):
-        clf.predict(FRAME)
-
-
 def test_validation_calibration_and_int8_read_columns_by_name(fitted_pairs):
-    histories = [
-        [{k: v for k, v in record.items() if k != "seconds"} for record in made.history_]
-        for held in (SWAPPED, PAIRS)
-        if (made := classifier(epochs=2).fit(PAIRS, LABELS, validation=(held, LABELS)))
-    ]
+    made = (classifier(epochs=2).fit(PAIRS, LABELS, validation=(held, LABELS)) for held in (SWAPPED, PAIRS))
+    histories = [without_clock(one.history_) for one in made]
     assert histories[0] == histories[1]
     first, second = (classifier(epochs=1).fit(PAIRS, LABELS) for _ in range(2))
     assert first.calibrate(SWAPPED, LABELS).temperature_ == second.calibrate(PAIRS, LABELS).temperature_
@@ -189,47 +179,40 @@ def test_a_run_keeps_the_names_of_its_columns(tmp_path):
     PAIRS.assign(label=LABELS).to_csv(tmp_path / "pairs.csv", index=False)
     FRAME.rename(columns={"text": "review"}).to_csv(tmp_path / "texts.csv", index=False)
     PAIRS.assign(score=NUMBERS).to_csv(tmp_path / "scored.csv", index=False)
-    sizes = "d_model = 14\nnum_layers = 1\nnum_heads = 2\nd_ff = 11"
     tasks = {"pairs": "text-classification", "texts": "text-classification", "scored": "similarity"}
-    found = {}
+    found, file = {}, tmp_path / "recipe.toml"
     for name, task in tasks.items():
-        lines = [
-            f'task = "{task}"\nname = "{name}"',
-            f'[data]\nsource = "{tmp_path / name}.csv"\ntest_size = 7',
-        ]
-        lines += ["[text]\nmin_count = 1", f'[model]\nmodel = "encoder-mini"\n{sizes}']
-        lines += ["[train]\nepochs = 1\nbatch_size = 8\nlr = 0.01\nthreads = 1\n"]
-        (tmp_path / f"{name}.toml").write_text("\n".join(lines))
-        run_task(load_recipe(tmp_path / f"{name}.toml"), tmp_path / name)
+        file.write_text(
+            f"""task = "{task}"
+data = {{ source = "{tmp_path / name}.csv", test_size = 7 }}
+text = {{ min_count = 1 }}
+model = {{ model = "encoder-mini", d_model = 14, num_layers = 1, num_heads = 2, d_ff = 11 }}
+train = {{ epochs = 1, batch_size = 8, lr = 0.01, threads = 1 }}
+"""
+        )
+        run_task(load_recipe(file), tmp_path / name)
         found[name] = gf.load(tmp_path / name)
-    assert {name: model.feature_names_in_.tolist() for name, model in found.items()} == {
-        "pairs": ["premise", "hypothesis"],
-        "texts": ["review"],
-        "scored": ["premise", "hypothesis"],
-    }
+    names = {"pairs": ["premise", "hypothesis"], "texts": ["review"], "scored": ["premise", "hypothesis"]}
+    assert {name: model.feature_names_in_.tolist() for name, model in found.items()} == names
     wanted = found["pairs"].predict_proba(list(zip(TEXTS, SIDES, strict=True)))
     np.testing.assert_array_equal(found["pairs"].predict_proba(SWAPPED), wanted)
 
 
-@pytest.mark.parametrize("columns", ["premise", [1, 2], ["a", "a"], ["a", "b", "c"], []])
-def test_names_in_a_folder_that_cannot_be(fitted_pairs, columns):
-    with pytest.raises(CheckpointError, match=r"columns = .* is not a list of up to 2 names"):
-        classifier().read_columns({"columns": columns}, "here")
-
-
-@pytest.mark.parametrize("form", FORMS)
-def test_labels_among_the_inputs_raise(form):
+def test_labels_among_the_inputs_raise():
+    """What counts as one is in tests/data/test_target_columns.py."""
     said = r"column 'label' of X holds the labels. Give the column of texts without the labels: fit\("
     codes = [int(label == "pos") for label in LABELS]
-    for clf, y in ((classifier(), LABELS), (classifier(), codes), (embedder(), LABELS)):
+    for model, y in (
+        (classifier(), [LABELS]),
+        (classifier(), [codes]),
+        (embedder(), [LABELS]),
+        (embedder(), []),
+    ):
         with pytest.raises(DataError, match=said):
-            clf.fit(FORMS[form](FRAME), y)
-        assert not hasattr(clf, "feature_names_in_")
-    with pytest.raises(DataError, match=said):
-        embedder().fit(FORMS[form](FRAME))
-    numbers = FRAME.assign(label=list(map(str, NUMBERS)))
+            model.fit(FRAME, *y)
+        assert not hasattr(model, "feature_names_in_")
     with pytest.raises(DataError, match=r"column 'label' of X holds the targets"):
-        regressor().fit(FORMS[form](numbers), NUMBERS)
+        regressor().fit(FRAME.assign(label=list(map(str, NUMBERS))), NUMBERS)
 
 
 def test_labels_among_the_inputs_of_other_forms(fitted):
@@ -245,23 +228,27 @@ def test_labels_among_the_inputs_of_other_forms(fitted):
     with pytest.raises(DataError, match=r"fit\(X\['image'\], X\['label'\]\)"):
         tiny(gf.ImageClassifier)[0].fit(table, table["label"])
     tagger, (words, tags) = tiny(gf.TokenTagger)
-    with pytest.raises(
-        DataError, match=r"holds the tags. Give the column of sentences without the tags: fit\(X\['tokens'\]"
-    ):
+    said = r"holds the tags. Give the column of sentences without the tags: fit\(X\['tokens'\]"
+    with pytest.raises(DataError, match=said):
         tagger.fit(pd.DataFrame({"tokens": words, "tags": tags}), tags)
+    # one string is not a list of labels
+    said = r"labels: one string, '{0}', where a list of labels is expected. .*X\['{0}'\]"
+    for clf, y in ((classifier(), "abab"), (classifier(), "label"), (embedder(), "label")):
+        with pytest.raises(DataError, match=said.format(y)):
+            clf.fit(FRAME, y)
 
 
 # --- every estimator ----------------------------------------------------------------------------------
 
 DOORS = {  # what answers a question about a column of inputs
-    gf.TextClassifier: ["predict", "predict_proba"],
-    gf.ImageClassifier: ["predict", "predict_proba", "embed"],
-    gf.TextRegressor: ["predict"],
-    gf.ImageRegressor: ["predict"],
-    gf.TokenTagger: ["predict", "predict_proba", "spans"],
-    gf.Translator: ["translate"],
-    gf.MaskedLM: ["score", "judge"],
-    gf.MaskedPatches: ["score", "embed"],
+    gf.TextClassifier: "predict predict_proba",
+    gf.ImageClassifier: "predict predict_proba embed",
+    gf.TextRegressor: "predict",
+    gf.ImageRegressor: "predict",
+    gf.TokenTagger: "predict predict_proba spans",
+    gf.Translator: "translate",
+    gf.MaskedLM: "score judge",
+    gf.MaskedPatches: "score embed",
 }
 
 
@@ -282,7 +269,7 @@ def test_one_column_of_inputs(kind, tmp_path):
     assert (by_list.n_features_in_, by_name.n_features_in_) == (1, 1)
     again = gf.load(by_name.save(tmp_path / "model"))
     more = frame.assign(before=1)[["before", "x"]]
-    for door in DOORS[kind]:
+    for door in DOORS[kind].split():
         wanted = getattr(by_list, door)(list(X))
         for given in (frame, more, [{"x": x} for x in X], column):
             assert same(getattr(by_name, door)(given), wanted)
@@ -297,16 +284,11 @@ def test_one_column_of_inputs(kind, tmp_path):
                 getattr(by_name, door)({*X})
 
 
-def fits(kind):
-    estimator, (X, *y) = tiny(kind)
-    return estimator, X, y
-
-
 @pytest.mark.parametrize(
     "kind", [*DOORS, gf.QuestionAnswerer, gf.Embedder, gf.Word2Vec], ids=lambda kind: kind.__name__
 )
 def test_what_has_no_order_is_not_fitted(kind):
-    estimator, X, y = fits(kind)
+    estimator, (X, *y) = tiny(kind)
     keys = {f"id {i}": x for i, x in enumerate(map(str, X))}
     for wrong in ({*map(str, X)}, frozenset(map(str, X)), keys, keys.items()):
         with pytest.raises(DataError, match=r"which has no order|where a list of|not a list of questions"):
@@ -318,26 +300,17 @@ def test_what_has_no_order_is_not_fitted(kind):
 
 def test_sets_at_other_doors(fitted):
     model = embedder().fit(list(zip(TEXTS, SIDES, strict=True)))
-    asked = {
-        "search": lambda X: model.search(["a film"], X, 2),
-        "doubles": model.doubles,
-        "index": model.index,
-        "encode": model.encode,
-        "similarity": lambda X: model.similarity(X, TEXTS),
-        "truncated": model.truncated,
-        "predict": fitted.predict,
-        "explain_many": fitted.explain_many,
-        "neighbors": lambda X: gf.Probe(fitted).fit(TEXTS, LABELS).neighbors(TEXTS[:2], X),
-        "validation": lambda X: classifier(epochs=1).fit(TEXTS, LABELS, validation=(X, LABELS)),
-        "weights": lambda X: classifier(epochs=1).fit(TEXTS, LABELS, sample_weight=X),
-    }
-    for ask in asked.values():
+    asked = [model.doubles, model.index, model.encode, model.truncated, fitted.predict, fitted.explain_many]
+    asked += [lambda X: model.search(["a film"], X, 2), lambda X: model.similarity(X, TEXTS)]
+    asked += [lambda X: gf.Probe(fitted).fit(TEXTS, LABELS).neighbors(TEXTS[:2], X)]
+    asked += [lambda X: classifier(epochs=1).fit(TEXTS, LABELS, validation=(X, LABELS))]
+    asked += [lambda X: classifier(epochs=1).fit(TEXTS, LABELS, sample_weight=X)]
+    for ask in asked:
         for X in ({*TEXTS}, dict(enumerate(TEXTS))):
             with pytest.raises(DataError, match=r"which has no order|where a list of"):
                 ask(X)
-    rules = classifier(epochs=1).fit(
-        PAIRS, ["entailment" if label == "pos" else "neutral" for label in LABELS]
-    )
+    named = ["entailment" if label == "pos" else "neutral" for label in LABELS]
+    rules = classifier(epochs=1).fit(PAIRS, named)
     with pytest.raises(DataError, match=r"labels: a set, which has no order"):
         gf.ZeroShotClassifier(rules, {"sports", "politics"})
     vectors, (sentences,) = tiny(gf.Word2Vec)
@@ -347,18 +320,11 @@ def test_sets_at_other_doors(fitted):
     np.testing.assert_array_equal(vectors[pd.Series(["dog", "cat"])], vectors[["dog", "cat"]])
 
 
-def test_one_string_is_no_list_of_labels():
-    said = r"labels: one string, '{0}', where a list of labels is expected. .*X\['{0}'\]"
-    for clf, y in ((classifier(), "abab"), (classifier(), "label"), (embedder(), "label")):
-        with pytest.raises(DataError, match=said.format(y)):
-            clf.fit(FRAME, y)
-
-
 def test_questions_in_a_table_of_any_order(tmp_path):
     model, (questions, answers) = tiny(gf.QuestionAnswerer)
     frame = pd.DataFrame(questions, columns=["question", "context"])[["context", "question"]].assign(id=1)
     wanted = clone(model).fit(questions, answers).predict(questions)
-    for form in ("pandas", "arrow", "dicts", "datasets"):
+    for form in FORMS:
         made = clone(model).fit(FORMS[form](frame), pd.DataFrame({"answers": answers}))
         assert made.predict(FORMS[form](frame)) == wanted
         assert form == "dicts" or made.feature_names_in_.tolist() == ["question", "context"]
@@ -368,15 +334,13 @@ def test_questions_in_a_table_of_any_order(tmp_path):
 def test_word_vectors_of_a_column():
     model, (sentences,) = tiny(gf.Word2Vec)
     by_list = clone(model).fit(sentences)
-    for X in (
-        pd.DataFrame({"text": sentences}),
-        np.array(sentences)[:, None],
-        pa.table({"text": list(sentences)}),
-    ):
-        np.testing.assert_array_equal(clone(model).fit(X).vectors_, by_list.vectors_)
-    assert clone(model).fit(pd.DataFrame({"text": sentences})).feature_names_in_.tolist() == ["text"]
+    frame = pd.DataFrame({"text": sentences})
+    for X in (np.array(sentences)[:, None], pa.table({"text": list(sentences)}), frame):
+        made = clone(model).fit(X)
+        np.testing.assert_array_equal(made.vectors_, by_list.vectors_)
+    assert made.feature_names_in_.tolist() == ["text"]
     with pytest.raises(DataError, match=r"a table with 2 columns"):
-        clone(model).fit(pd.DataFrame({"id": range(len(sentences)), "text": sentences}))
+        clone(model).fit(frame.assign(id=1))
 
 
 # --- embedders ------------------------------------------------------------------------------------------
@@ -394,17 +358,16 @@ def test_embedders_learn_from_rows_with_names(tmp_path):
     swapped = pairs[["positive", "anchor"]].assign(score=scores)
     again = gf.load(made.save(tmp_path / "model"))
     assert again.score(swapped, scores) == by_tuple.score(list(zip(TEXTS, SIDES, strict=True)), scores)
-    with pytest.raises(DataError, match=r"row\[1\]: no 'positive'|\[1\]: no 'positive'"):
-        embedder().fit([{"anchor": "a", "positive": "b"}, {"anchor": "c"}])
+    call = r"fit\(\[\(row\['anchor'\], row\['positive'\]\) for row in X\], \[row\['score'\] for row in X\]\)"
     triplets = pairs.assign(negative=SIDES[::-1])
-    with pytest.raises(DataError, match=r"Give the columns of texts: X\[\['anchor', 'positive'\]\]"):
-        embedder().fit(triplets)
-    said = r"fit\(\[\(row\['anchor'\], row\['positive'\]\) for row in X\], \[row\['score'\] for row in X\]\)"
-    with pytest.raises(DataError, match=said):
-        embedder().fit(records(pairs.assign(score=scores)))
-
-
-def test_embedders_take_columns_of_labels_and_scores():
+    for X, said in (
+        ([{"anchor": "a", "positive": "b"}, {"anchor": "c"}], r"\[1\]: no 'positive'"),
+        (triplets, r"Give the columns of texts: X\[\['anchor', 'positive'\]\]"),
+        (records(pairs.assign(score=scores)), call),
+    ):
+        with pytest.raises(DataError, match=said):
+            embedder().fit(X)
+    # columns of labels and of scores
     by_list = embedder().fit(TEXTS, LABELS)
     made = embedder().fit(FRAME[["text"]], FRAME[["label"]])
     assert made.predict(FRAME).tolist() == by_list.predict(TEXTS).tolist()
@@ -416,51 +379,24 @@ def test_embedders_take_columns_of_labels_and_scores():
 
 # --- shapes of scikit-learn -------------------------------------------------------------------------------
 
-ONE = {
-    "array": np.array(TEXTS)[:, None],
-    "objects": np.array(TEXTS, object)[:, None],
-    "lists": [[text] for text in TEXTS],
-    "frame": FRAME[["text"]],
-    "series": FRAME["text"],
-    "arrow": pa.array(TEXTS),
-}
 
-
-@pytest.mark.parametrize("form", ONE)
-def test_texts_in_a_column(fitted, form):
-    made = classifier().fit(ONE[form], LABELS)
-    np.testing.assert_array_equal(made.predict_proba(ONE[form]), fitted.predict_proba(TEXTS))
-    assert made.score(ONE[form], LABELS) == fitted.score(TEXTS, LABELS)
-
-
-@pytest.mark.parametrize(
-    "y", [np.array(LABELS)[:, None], np.array(LABELS, object)[:, None], FRAME[["label"]], pa.array(LABELS)]
-)
-def test_labels_in_a_column(fitted, y):
-    made = classifier().fit(TEXTS, y, validation=(TEXTS, y), sample_weight=np.ones((N, 1)))
+def test_texts_and_labels_in_a_column(fitted):
+    texts, y = np.array(TEXTS)[:, None], FRAME[["label"]]
+    made = classifier().fit(texts, y, validation=(texts, y), sample_weight=np.ones((N, 1)))
     assert made.classes_.tolist() == ["neg", "pos"]
-    assert made.score(TEXTS, y) == made.score(TEXTS, LABELS)
-    assert made.calibrate(TEXTS, y).temperature_ == made.calibrate(TEXTS, LABELS).temperature_
+    assert made.score(texts, y) == made.score(TEXTS, LABELS)
+    assert made.calibrate(texts, y).temperature_ == made.calibrate(TEXTS, LABELS).temperature_
+    made = classifier().fit(texts, pa.array(LABELS))
+    np.testing.assert_array_equal(made.predict_proba(texts), fitted.predict_proba(TEXTS))
 
 
-def test_numbers_in_a_column():
-    wanted = regressor().fit(TEXTS, NUMBERS)
-    for y in (np.array(NUMBERS)[:, None], pd.DataFrame({"price": NUMBERS}), pa.array(NUMBERS)):
-        made = regressor().fit(TEXTS, y)
-        np.testing.assert_array_equal(made.predict(TEXTS), wanted.predict(TEXTS))
-        assert made.score(TEXTS, y) == wanted.score(TEXTS, NUMBERS)
-
-
-@pytest.mark.parametrize("form", ["pandas", "arrow", "datasets"])
-def test_several_labels_in_columns(form):
-    matrix = pd.DataFrame({"joy": [i % 2 for i in range(N)], "fear": [i % 3 == 0 for i in range(N)]}).astype(
-        int
-    )
+def test_several_labels_in_columns():
+    matrix = pd.DataFrame({"joy": [i % 2 for i in range(N)], "fear": [int(i % 3 == 0) for i in range(N)]})
     wanted = classifier().fit(TEXTS, matrix)
-    made = classifier().fit(TEXTS, FORMS[form](matrix))
+    made = classifier().fit(TEXTS, FORMS["arrow"](matrix))
     assert made.classes_.tolist() == ["joy", "fear"]
     np.testing.assert_array_equal(made.predict(TEXTS), wanted.predict(TEXTS))
-    assert made.score(TEXTS, FORMS[form](matrix[["fear", "joy"]])) == wanted.score(TEXTS, matrix)
+    assert made.score(TEXTS, FORMS["arrow"](matrix[["fear", "joy"]])) == wanted.score(TEXTS, matrix)
 
 
 # --- truth values ------------------------------------------------------------------------------------------
@@ -468,51 +404,37 @@ def test_several_labels_in_columns(form):
 TRUTHS = [label == "pos" for label in LABELS]
 
 
-@pytest.mark.parametrize(
-    "y",
-    [
-        TRUTHS,
-        np.array(TRUTHS),
-        np.array(TRUTHS, object),
-        np.array(TRUTHS)[:, None],
-        pd.Series(TRUTHS),
-        pd.Series(TRUTHS, dtype="boolean"),
-        pd.DataFrame({"y": TRUTHS}),
-        pa.array(TRUTHS),
-    ],
-    ids=lambda y: type(y).__name__,
-)
-def test_truth_values_come_back(y, tmp_path):
+TRUTH_FORMS = {
+    "list": list,
+    "objects": lambda y: np.array(y, object),
+    "nullable series": lambda y: pd.Series(y, dtype="boolean"),
+    "arrow": pa.array,
+}
+
+
+@pytest.fixture(scope="module")
+def of_numbers():
+    return classifier().fit(TEXTS, [int(truth) for truth in TRUTHS])
+
+
+@pytest.mark.parametrize("form", TRUTH_FORMS)
+def test_truth_values_come_back(form, of_numbers, tmp_path):
+    y = TRUTH_FORMS[form](TRUTHS)
     clf = classifier().fit(TEXTS, y)
-    wanted = classifier().fit(TEXTS, [int(truth) for truth in TRUTHS])
-    found = clf.predict(TEXTS)
-    assert found.dtype == bool
-    assert found.tolist() == wanted.predict(TEXTS).astype(bool).tolist()
+    assert clf.predict(TEXTS).tolist() == of_numbers.predict(TEXTS).astype(bool).tolist()
+    assert clf.predict(TEXTS).dtype == gf.load(clf.save(tmp_path / "model")).predict(TEXTS).dtype == bool
     assert clf.classes_.tolist() == [0, 1]
-    assert clf.score(TEXTS, y) == wanted.score(TEXTS, np.array(TRUTHS))
-    again = gf.load(clf.save(tmp_path / "model"))
-    assert again.predict(TEXTS).dtype == bool
+    assert clf.score(TEXTS, y) == of_numbers.score(TEXTS, np.array(TRUTHS))
     assert clf.decide(clf.predict_proba(TEXTS)).dtype == np.int64  # what files and JSON print stays 0 and 1
     one, other = (clf.explain(TEXTS[0], method="occlusion", target=target) for target in (True, 1))
     assert one.scores.tolist() == other.scores.tolist()
 
 
-def test_truth_values_where_a_classifier_abstains(tmp_path):
-    clf = classifier().fit(TEXTS, TRUTHS).calibrate(TEXTS, TRUTHS)
-    below = float(np.median(clf.predict_proba(TEXTS).max(1)))
-    clf.calibrate(TEXTS, TRUTHS, abstain_below=below)
-    for one in (clf, gf.load(clf.save(tmp_path / "model"))):
-        assert {type(label) for label in one.predict(TEXTS).tolist()} == {bool, type(None)}
-
-
 def test_truth_values_of_other_estimators(fitted, tmp_path):
     matrix = np.array([[i % 2 == 0, i % 3 == 0, i > 7] for i in range(N)])
     several = classifier().fit(TEXTS, matrix)
-    assert (
-        several.predict(TEXTS).dtype
-        == gf.load(several.save(tmp_path / "several")).predict(TEXTS).dtype
-        == bool
-    )
+    for one in (several, gf.load(several.save(tmp_path / "several"))):
+        assert one.predict(TEXTS).dtype == bool
     assert classifier(epochs=1).fit(TEXTS, matrix.astype(int)).predict(TEXTS).dtype == np.int64
     for kind, made in (("probe", gf.Probe(fitted)), ("embedder", embedder())):
         made.fit(TEXTS, TRUTHS)
@@ -520,18 +442,19 @@ def test_truth_values_of_other_estimators(fitted, tmp_path):
         assert made.fit(TEXTS, LABELS).predict(TEXTS).dtype.kind == "U"
     images, (pictures, labels) = tiny(gf.ImageClassifier)
     assert images.fit(pictures, np.array(labels, bool)).predict(pictures).dtype == bool
+    # where a classifier abstains
+    clf = classifier().fit(TEXTS, TRUTHS).calibrate(TEXTS, TRUTHS)
+    below = float(np.median(clf.predict_proba(TEXTS).max(1)))
+    clf.calibrate(TEXTS, TRUTHS, abstain_below=below)
+    for one in (clf, gf.load(clf.save(tmp_path / "model"))):
+        assert {type(label) for label in one.predict(TEXTS).tolist()} == {bool, type(None)}
 
 
-def test_a_folder_of_before_answers_numbers(tmp_path):
-    about = {"targets": None, "temperature": 1.0, "threshold": None}
-    from glassformer.targets import target_from_metadata
-
-    assert target_from_metadata(about, "here").booleans is False
-    assert target_from_metadata(about | {"truth_values": True}, "here").booleans is True
-    assert (
-        target_from_metadata(about | {"targets": "label-matrix", "truth_values": True}, "here").booleans
-        is True
-    )
+@pytest.mark.parametrize("targets", [None, "label-matrix"])
+def test_a_folder_of_before_answers_numbers(targets):
+    about = {"targets": targets, "temperature": 1.0, "threshold": None}
+    for more, wanted in (({}, False), ({"truth_values": True}, True)):
+        assert target_from_metadata(about | more, "here").booleans is wanted
 
 
 # --- scikit-learn's tools ------------------------------------------------------------------------------------

@@ -1,17 +1,15 @@
 """A kind of input that nobody knows, two images, works wherever a model is asked once its task is registered."""
 
 import base64
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pytest
-from fastapi.testclient import TestClient
 from PIL import Image
+from tests.commands import as_json, ok, served
 
-from glassformer.cli.app import main
 from glassformer.config import setting
 from glassformer.data.dataset import Dataset
 from glassformer.data.findings import DoctorReport
@@ -22,9 +20,6 @@ from glassformer.data.transform import PixelTable, read_images
 from glassformer.export.outputs import ImageLabels
 from glassformer.inputs.images import Images, ServedImages
 from glassformer.inputs.rows import InputRequest, Row, read_columns
-from glassformer.serve.app import create_app
-from glassformer.serve.limits import Limits
-from glassformer.serve.models import load_models
 from glassformer.targets.multiclass import Classes
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.classifier import Classifier
@@ -167,31 +162,26 @@ def run(tmp_path, monkeypatch) -> Path:
     return Path("run")
 
 
-def test_two_images_are_trained_asked_explained_and_served(run, capsys):
+def test_two_images_are_trained_asked_explained_and_served(run):
     """Predictions are the same from words, tables and HTTP, and messages say what they are of."""
-    assert main(["train", "two.toml", "--out", "run"]) == 0
-    assert "next: glassformer predict run FIRST.png SECOND.png" in capsys.readouterr().out
+    assert "next: glassformer predict run FIRST.png SECOND.png" in ok("train", "two.toml", "--out", "run").out
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "test image pairs" in page
     assert "B image pairs, N patches in all" in page
-    assert main(["predict", "run", "a0.png", "b0.png", "a1.png", "b1.png", "--json"]) == 0
-    typed = json.loads(capsys.readouterr().out)["answers"]
-    assert main(["predict", "run", "pairs.csv", "--json"]) == 0
-    table = json.loads(capsys.readouterr().out)["answers"]
+    typed = as_json("predict", "run", "a0.png", "b0.png", "a1.png", "b1.png")["answers"]
+    table = as_json("predict", "run", "pairs.csv")["answers"]
     for one, wanted in zip(table[:2], typed, strict=True):
         assert one["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
     assert (table[1]["row"], len(table)) == (3, 24)
-    assert main(["evaluate", "run"]) == 0
-    assert "test image pairs" in capsys.readouterr().out
-    assert main(["explain", "run", "a0.png", "b0.png", "--out", "page.html"]) == 0
+    assert "test image pairs" in ok("evaluate", "run").out
+    ok("explain", "run", "a0.png", "b0.png", "--out", "page.html")
     assert "a0.png and b0.png" in Path("page.html").read_text(encoding="utf-8")
-    assert main(["cross-validate", "two.toml", "--folds", "2", "--out", "folds"]) == 0
+    ok("cross-validate", "two.toml", "--folds", "2", "--out", "folds")
 
     def sent(i: int) -> list[str]:
         return [base64.b64encode(Path(f"{name}{i}.png").read_bytes()).decode() for name in "ab"]
 
-    app = create_app(load_models([run], Limits(), precision="fp32"), Limits())
-    with TestClient(app, base_url="http://localhost") as client:
+    with served(run) as client:
         found = client.post("/v1/predict", json={"image_pairs": [sent(0), sent(1)]}).json()["predictions"]
         for one, wanted in zip(found, typed, strict=True):
             assert [*one["probabilities"].values()] == pytest.approx(wanted["probabilities"], abs=1e-5)
@@ -207,5 +197,5 @@ def test_two_images_are_exported(run):
     """The graph's probabilities are those of the model on 8 pairs."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
-    assert main(["train", "two.toml", "--out", "run"]) == 0
-    assert main(["export", "run", "--to", "onnx", "--check", "8"]) == 0
+    ok("train", "two.toml", "--out", "run")
+    assert ok("export", "run", "--to", "onnx", "--check", "8").code == 0

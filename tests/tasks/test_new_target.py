@@ -13,13 +13,12 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pytest
 import torch
-from fastapi.testclient import TestClient
 from numpy.typing import ArrayLike
+from tests.commands import as_json, ok, refused, served
 from torch import Tensor
 
 import glassformer as gf
 from glassformer import targets
-from glassformer.cli.app import main
 from glassformer.config import section, setting
 from glassformer.errors import NotForThisModelError, UnknownLabelError
 from glassformer.evaluate.intervals import share_interval
@@ -30,9 +29,6 @@ from glassformer.report.html import KINDS
 from glassformer.report.metrics import Table, value_table
 from glassformer.report.page import Section, table
 from glassformer.report.run import LabeledRun
-from glassformer.serve.app import create_app
-from glassformer.serve.limits import Limits
-from glassformer.serve.models import load_models
 from glassformer.targets.multiclass import Classes
 from glassformer.targets.target import read_object
 from glassformer.tasks.catalog import TASKS
@@ -270,15 +266,13 @@ def run(tmp_path_factory):
         rows = [film.replace(",", f" film {i},") for i, film in enumerate(films)]
         Path("films.csv").write_text("\n".join(["text,label", *(f"an {row}" for row in rows)]))
         Path("films.toml").write_text(RECIPE)
-        assert main(["train", "films.toml", "--out", "run"]) == 0
+        ok("train", "films.toml", "--out", "run")
         yield Path("run")
 
 
-def asked(capsys, *words: str) -> list[dict[str, Any]]:
+def asked(*words: str) -> list[dict[str, Any]]:
     """What ``predict --json`` says of each input."""
-    capsys.readouterr()
-    assert main(["predict", "run", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)["answers"]
+    return as_json("predict", "run", *words)["answers"]
 
 
 def test_the_loss_is_that_of_the_limits_between_ranks():
@@ -329,47 +323,45 @@ def test_ratings_are_trained_and_reported(run):
     assert np.mean(off) == pytest.approx(ours["mae"])
 
 
-def test_ratings_are_predicted_by_their_median(run, capsys):
+def test_ratings_are_predicted_by_their_median(run):
     """Words and a table get the same; of odd films another class is more probable than the median."""
-    typed = asked(capsys, ODD, "a great film", "an awful film")
+    typed = asked(ODD, "a great film", "an awful film")
     assert [one["label"] for one in typed] == ["ok", "good", "bad"]
     p = typed[0]["probabilities"]
     assert np.argmax(p) != 1
     assert typed[0]["probability"] == pytest.approx(p[1])
     Path("asked.csv").write_text(f"text\n{ODD}\na great film\nan awful film\n")
-    table = asked(capsys, "asked.csv")
-    for one, wanted in zip(table, typed, strict=True):
+    for one, wanted in zip(asked("asked.csv"), typed, strict=True):
         assert one["label"] == wanted["label"]
         assert one["probabilities"] == pytest.approx(wanted["probabilities"], abs=1e-5)
-    assert main(["predict", "run", "asked.csv", "--out", "answers.csv"]) == 0
+    ok("predict", "run", "asked.csv", "--out", "answers.csv")
     assert [row.predicted for row in read_predictions("answers.csv")] == ["ok", "good", "bad"]
+    with served(run) as client:
+        found = client.post("/v1/predict", json={"texts": [ODD, "a great film"]}).json()["predictions"]
+    for one, wanted in zip(found, typed[:2], strict=True):
+        assert one["label"] == wanted["label"]
+        assert [*one["probabilities"].values()] == pytest.approx(wanted["probabilities"], abs=1e-5)
 
 
-def test_ratings_are_evaluated_explained_and_cross_validated(run, capsys):
-    known = json.loads((run / "metrics.json").read_text())["test"]
-    assert main(["evaluate", "run", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [found[key] for key in Ratings.metrics_per_fold] == pytest.approx(
-        [known[key] for key in Ratings.metrics_per_fold]
-    )
-    assert main(["evaluate", "run"]) == 0
-    said = capsys.readouterr().out
+def test_ratings_are_evaluated_explained_and_cross_validated(run):
+    known, found = json.loads((run / "metrics.json").read_text())["test"], as_json("evaluate", "run")
+    for key in Ratings.metrics_per_fold:
+        assert found[key] == pytest.approx(known[key])
+    said = ok("evaluate", "run").out
     assert all(metric.name in said for metric in Ratings.metrics.values())
-    assert main(["explain", "run", ODD, "--json"]) == 0
-    assert '"ok"' in capsys.readouterr().out
-    assert main(["cross-validate", "films.toml", "--folds", "2", "--out", "folds", "--set", "epochs=2"]) == 0
-    assert "MAE in ranks" in capsys.readouterr().out
+    assert '"ok"' in ok("explain", "run", ODD, "--json").out
+    done = ok("cross-validate", "films.toml", "--folds", "2", "--out", "folds", "--set", "epochs=2")
+    assert "MAE in ranks" in done.out
     folds = json.loads(Path("folds/metrics.json").read_text())
     assert {*Ratings.metrics_per_fold} == {*folds["over_folds"]}
 
 
-def test_ratings_are_calibrated_and_compared(run, capsys):
+def test_ratings_are_calibrated_and_compared(run):
     """A temperature fits them, a threshold does not; comparisons know a run of theirs by its metrics."""
     shutil.copytree(run, "copy")
-    assert main(["calibrate", "copy", "--data", "films.csv"]) == 0
-    assert "within one rank" in capsys.readouterr().out
-    assert main(["calibrate", "copy", "--data", "films.csv", "--threshold", "accuracy"]) == 2
-    assert "predicted by their median" in capsys.readouterr().err
+    calibrate = ("calibrate", "copy", "--data", "films.csv")
+    assert "within one rank" in ok(*calibrate).out
+    assert "predicted by their median" in refused(*calibrate, "--threshold", "accuracy")
     own = targets.target_in(run)
     assert isinstance(own, Ratings)
     judged = own.read_run(run)
@@ -390,27 +382,17 @@ def test_a_saved_rater_is_the_same(run, tmp_path):
     assert again.predict(texts).tolist() == loaded.predict(texts).tolist()
 
 
-def test_ratings_are_served(run, capsys):
-    typed = asked(capsys, ODD, "a great film")
-    app = create_app(load_models([run], Limits(), precision="fp32"), Limits())
-    with TestClient(app, base_url="http://localhost") as client:
-        found = client.post("/v1/predict", json={"texts": [ODD, "a great film"]}).json()["predictions"]
-    for one, wanted in zip(found, typed, strict=True):
-        assert one["label"] == wanted["label"]
-        assert [*one["probabilities"].values()] == pytest.approx(wanted["probabilities"], abs=1e-5)
-
-
-def test_ratings_are_exported(run, capsys):
+def test_ratings_are_exported(run):
     """``run.py`` alone decides by the median; of transformers, which does not, the export says so."""
     pytest.importorskip("onnxruntime")
     pytest.importorskip("onnxscript")
     texts = [ODD, "a great film", "an awful film"]
-    wanted = [one["label"] for one in asked(capsys, *texts)]
+    wanted = [one["label"] for one in asked(*texts)]
     assert wanted[0] == "ok"
-    assert main(["export", "run", "--to", "onnx", "--out", "onnx", "--check", "8"]) == 0
+    ok("export", "run", "--to", "onnx", "--out", "onnx", "--check", "8")
     alone = [sys.executable, "-I", "onnx/run.py", *texts]
     lines = subprocess.run(alone, check=True, capture_output=True, text=True).stdout.splitlines()
     assert [line.split("\t")[0] for line in lines] == wanted
-    assert main(["export", "run", "--to", "hf", "--out", "hf", "--check", "8"]) == 0
-    assert "transformers has no median" in capsys.readouterr().err
+    done = ok("export", "run", "--to", "hf", "--out", "hf", "--check", "8")
+    assert "transformers has no median" in done.err
     assert SCRIPTS["hf"] in Path("hf/run.py").read_text(encoding="utf-8")

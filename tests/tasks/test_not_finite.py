@@ -2,14 +2,16 @@
 
 import copy
 import json
+import pickle
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from tests.commands import call
 
-from glassformer.cli.app import main
 from glassformer.errors import CheckpointError, DataError, GlassformerError, NotFiniteError
 from glassformer.tasks.catalog import TASKS
 from glassformer.tasks.probe import Probe
@@ -92,18 +94,15 @@ CELLS = [(task, door) for task, doors in DOORS.items() for door in doors]
 
 
 @pytest.fixture(scope="module")
-def fitted() -> dict[str, tuple[Any, tuple]]:
-    made: dict[str, tuple[Any, tuple]] = {}
-
+def fitted() -> Callable[[str], tuple[Any, tuple]]:
+    @cache
     def of(task: str) -> tuple[Any, tuple]:
-        if task not in made:
-            estimator, data = TASKS[task].example_fixture()
-            if task == "text-regression":
-                estimator.set_params(validation_fraction=0.5)
-            made[task] = estimator.fit(*data), data
-        return made[task]
+        estimator, data = TASKS[task].example_fixture()
+        if task == "text-regression":
+            estimator.set_params(validation_fraction=0.5)
+        return estimator.fit(*data), data
 
-    return of  # type: ignore[return-value]
+    return of
 
 
 def poisoned(estimator: Any, value: float) -> Any:
@@ -141,17 +140,17 @@ def test_word_vectors_are_refused_when_they_are_read(value, fitted, tmp_path):
         type(words).load(tmp_path / "vectors")
 
 
-@pytest.mark.parametrize("words", [["predict"], ["predict", "--json"], ["explain"], ["explain", "--json"]])
+@pytest.mark.parametrize("verb", ["predict", "explain"])
 @pytest.mark.parametrize("task", ["text-classification", "text-regression", "token-tagging"])
-def test_the_command_says_it_in_one_line(task, words, fitted, tmp_path, capsys):
+def test_the_command_says_it_in_one_line(task, verb, fitted, tmp_path):
     poisoned(fitted(task)[0], np.nan).save(tmp_path / "model")
-    verb, *options = words
-    assert main([verb, str(tmp_path / "model"), "the dog runs", *options]) == 1
-    out, err = capsys.readouterr()
-    assert json.loads(out)["error"]["code"] == "not-finite" if "--json" in options else out == ""
-    assert err.startswith("error: the model's")
-    assert "not finite" in err
-    assert err.count("\n") == 1
+    for options in ([], ["--json"]):
+        done = call(verb, tmp_path / "model", "the dog runs", *options)
+        assert done.code == 1
+        assert json.loads(done.out)["error"]["code"] == "not-finite" if options else done.out == ""
+        assert done.err.startswith("error: the model's")
+        assert "not finite" in done.err
+        assert done.err.count("\n") == 1
 
 
 FORMS = [("text-classification", "onnx"), ("token-tagging", "onnx"), ("similarity", "onnx")]
@@ -177,11 +176,7 @@ def test_vectors_too_long_for_their_format_have_no_cosine():
     ):
         unit(np.array([[1.0, 2.0], [1e30, 1e30]], np.float32))
     assert unit(np.array([[3.0, 4.0], [0.0, 0.0]])).tolist() == [[np.float32(0.6), np.float32(0.8)], [0, 0]]
-
-
-def test_the_error_survives_a_trip_to_another_process():
-    import pickle
-
+    # the error survives a trip to another process
     error = pickle.loads(pickle.dumps(NotFiniteError("logits")))
     assert isinstance(error, GlassformerError)
     assert str(error) == str(NotFiniteError("logits"))

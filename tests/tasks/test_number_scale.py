@@ -1,6 +1,5 @@
 """``number_scale="log"``: logarithms are learned, answers and figures keep the numbers' unit, intervals are ratios."""
 
-import csv
 import json
 from pathlib import Path
 
@@ -8,10 +7,10 @@ import numpy as np
 import pytest
 from sklearn.metrics import mean_absolute_error, r2_score
 from tests.cli.tiny import sets as settings
-from tests.tables import read_csv
+from tests.commands import as_json, ok, refused, values
+from tests.tables import read_csv, write_csv
 
 import glassformer as gf
-from glassformer.cli.app import main
 from glassformer.data.numbers import from_scale, number_findings, to_scale, wide_range
 from glassformer.errors import DataError
 from glassformer.targets import target_from_hub
@@ -52,11 +51,10 @@ def test_intervals_are_made_of_logarithms_and_widen_with_the_number(fitted):
     np.testing.assert_allclose(bounds, np.stack([middle / factor, middle * factor], 1))
     widths = np.diff(bounds)[:, 0]
     assert widths[0] < widths[1] < widths[2]
-    other = fitted.get_params()
-    again = gf.TextRegressor(**other | {"epochs": 1}).fit(TEXTS, NUMBERS).calibrate(TEXTS[:11], NUMBERS[:11])
-    np.testing.assert_allclose(
-        again.errors_, np.sort(np.abs(np.log(again.predict(TEXTS[:11]) / NUMBERS[:11]))), atol=1e-12
-    )
+    held = TEXTS[:11], NUMBERS[:11]
+    again = regressor(epochs=1).fit(TEXTS, NUMBERS).calibrate(*held)
+    errors = np.abs(np.log(again.predict(held[0]) / held[1]))
+    np.testing.assert_allclose(again.errors_, np.sort(errors), atol=1e-12)
 
 
 def test_folders_keep_the_scale(fitted, tmp_path):
@@ -65,9 +63,7 @@ def test_folders_keep_the_scale(fitted, tmp_path):
     np.testing.assert_array_equal(again.predict_interval(TEXTS), fitted.predict_interval(TEXTS))
     assert json.loads((tmp_path / "model/glassformer.json").read_text())["targets"] == "log-number"
     assert "natural logarithm" in (tmp_path / "model/README.md").read_text(encoding="utf-8")
-
-
-def test_other_programs_are_told_of_the_logarithm():
+    # other programs are told of the logarithm
     of_hub = {"problem_type": "regression", "id2label": {"0": "log(number)"}}
     assert target_from_hub(of_hub, 1) == Numbers(scale="log")
     assert target_from_hub(of_hub | {"id2label": {"0": "LABEL_0"}}, 1) == Numbers()
@@ -88,9 +84,8 @@ def test_pictures_learn_logarithms_too(tmp_path):
     bright = np.random.default_rng(1).integers(0, 250, 41)
     pictures = [np.full((8, 8, 3), b, np.uint8) for b in bright]
     numbers = np.exp(bright / 25)
-    settings = {"image_size": 8, "patch_size": 4, "d_model": 14, "num_layers": 1, "num_heads": 2, "d_ff": 11}
-    est = gf.ImageRegressor(**settings, epochs=25, batch_size=5, threads=1, seed=3, precision="fp32", lr=5e-3)
-    est.set_params(validation_fraction=0.3, number_scale="log").fit(pictures, numbers)
+    sizes = values("image_size=8 patch_size=4 epochs=25 lr=5e-3 validation_fraction=0.3 number_scale=log")
+    est = gf.ImageRegressor(**SIZES | {"batch_size": 5} | sizes).fit(pictures, numbers)
     assert r2_score(np.log(numbers), np.log(est.predict(pictures))) > 0.8
     again = gf.load(est.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict(pictures), est.predict(pictures))
@@ -120,46 +115,31 @@ def test_the_doctor_proposes_logarithms_where_numbers_span_orders_of_magnitude()
     assert [f.code for f in number_findings({"train": spread.tolist()}, {}, "log")] == ["numbers"]
 
 
-TINY = [
-    "--model",
-    "encoder-mini",
-    *settings("target=number", "baselines=false", *(f"{k}={v}" for k, v in SMALL.items())),
-]
+TINY = ["--model", "encoder-mini", *settings("target=number", "baselines=false", "number_scale=log")]
+TINY += settings(*(f"{k}={v}" for k, v in SMALL.items()))
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory) -> Path:
-    file = tmp_path_factory.mktemp("prices") / "prices.csv"
-    rows = [
-        (f"{text} {i}", f"{number + i / 1000:.3f}")
-        for i, (text, number) in enumerate(zip(TEXTS * 3, NUMBERS * 3))
-    ]
-    rows[4] = (rows[4][0], "0")
-    rows[7] = (rows[7][0], "-2")
-    with file.open("w", newline="") as out:
-        csv.writer(out).writerows([("text", "price"), *rows])
-    return file
+    numbers = [number + i / 1000 for i, number in enumerate(NUMBERS * 3)]
+    numbers[4], numbers[7] = 0, -2
+    rows = [(f"{text} {i}", number) for i, (text, number) in enumerate(zip(TEXTS * 3, numbers))]
+    return write_csv(tmp_path_factory.mktemp("prices") / "prices.csv", ("text", "price"), rows)
 
 
-def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
-    given = ["train", "--text", str(table), *TINY, "--set", "number_scale=log"]
-    run = tmp_path / "run"
-    assert main([*given, "--out", str(run)]) == 2
-    said = " ".join(capsys.readouterr().err.split())
+def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path):
+    given, run, skip = ["--text", table, *TINY], tmp_path / "run", ("--on-bad-row", "skip", "--out")
+    said = " ".join(refused("train", *given, "--out", run).split())
     assert "prices.csv, row 6: 0 is not above 0 and has no logarithm (1 more such row)" in said
-    assert "leave such rows out with on_bad_row=skip" in said or "--on-bad-row skip" in said
-    assert main([*given, "--on-bad-row", "skip", "--out", str(run)]) == 0
-    said = " ".join("".join(capsys.readouterr()).split())
-    assert "half of the predictions are within a factor of" in said
+    assert "--on-bad-row skip" in said
+    done = ok("train", *given, *skip, run)
+    assert "half of the predictions are within a factor of" in " ".join((done.out + done.err).split())
     assert [json.loads(line)["row"] for line in (run / "rejected.jsonl").read_text().splitlines()] == [6, 9]
     metrics = json.loads((run / "metrics.json").read_text())
     assert metrics["numbers"]["scale"] == "log"
-    rows = read_csv(run / "predictions.csv")
-    true, found, high = (
-        np.array([float(row[key]) for row in rows]) for key in ("label", "predicted", "high")
-    )
+    rows, factor = read_csv(run / "predictions.csv"), metrics["intervals"][1]["factor"]
+    true, found, high = (np.array([float(row[k]) for row in rows]) for k in ("label", "predicted", "high"))
     assert metrics["test"]["mae"] == pytest.approx(np.abs(true - found).mean(), rel=1e-4)
-    factor = metrics["intervals"][1]["factor"]
     np.testing.assert_allclose(high / found, factor, rtol=1e-5)
     inside = np.abs(np.log(true / found)) <= np.log(factor)
     assert metrics["intervals"][1]["covered"] == pytest.approx(inside.mean())
@@ -167,17 +147,12 @@ def test_a_run_on_a_table_keeps_to_the_scale(table, tmp_path, capsys):
     assert "Half of the predictions are within a factor of" in page
     assert json.loads((run / "doctor.json").read_text())["findings"]
     # on other data, and as other verbs give it
-    assert main(["evaluate", str(run), "--data", str(table), "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
+    figures = as_json("evaluate", run, "--data", table)
     assert figures["n"] == len(TEXTS) * 3 - 2
     assert figures["intervals"][1]["factor"] == factor
-    est = gf.load(run)
-    assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
-    answer = json.loads(capsys.readouterr().out)["answers"][0]
-    assert answer["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
-    folded = ["cross-validate", "--text", str(table), *TINY, "--set", "number_scale=log", "--set", "epochs=1"]
-    out = ["--on-bad-row", "skip", "--folds", "2", "--out", str(tmp_path / "folds")]
-    assert main([*folded, *out]) == 0
+    (answer,) = as_json("predict", run, TEXTS[0], "--coverage", "0.8")["answers"]
+    assert answer["interval"] == pytest.approx(gf.load(run).predict_interval(TEXTS[:1], 0.8)[0].tolist())
+    ok("cross-validate", *given, "--set", "epochs=1", "--folds", "2", *skip, tmp_path / "folds")
     folds = json.loads((tmp_path / "folds/metrics.json").read_text())
     assert folds["test"]["n"] == len(TEXTS) * 3 - 2
 

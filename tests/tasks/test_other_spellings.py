@@ -6,6 +6,8 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score
+from tests.cli.tiny import sets
+from tests.commands import ok
 
 import glassformer as gf
 from glassformer.data.label_kinds import match_known_labels
@@ -34,6 +36,15 @@ def test_score_warns_and_names_the_spelling(named):
     with pytest.warns(OtherSpellingWarning, match=said):
         assert named.score(TEXTS, other) == right
     assert accuracy_score(other, named.predict(TEXTS)) == 0  # which the warning tells
+    # every method that reads labels does
+    other = [name.upper() for name in NAMES]
+    with pytest.warns(OtherSpellingWarning, match="'NEG' as 'neg'"):
+        gf.TextClassifier(**SETTINGS).fit(TEXTS, NAMES, validation=(TEXTS, other))
+    with pytest.warns(OtherSpellingWarning, match="'NEG' as 'neg'"):
+        named.calibrate(TEXTS, other)
+    probe = gf.Probe(named).fit(TEXTS, NAMES)
+    with pytest.warns(OtherSpellingWarning, match="'NEG' as 'neg'"):
+        assert probe.score(TEXTS, other) == accuracy_score(NAMES, probe.predict(TEXTS))
 
 
 @pytest.mark.parametrize("other", [str, lambda i: f"{i}.0", lambda i: ("FALSE", "TRUE")[i]])
@@ -51,17 +62,6 @@ def test_equal_values_are_no_other_spelling(counted, named, same):
         assert 0 <= counted.score(TEXTS, [same(name == "pos") for name in NAMES]) <= 1
         assert 0 <= named.score(TEXTS, NAMES) <= 1
         assert named.score(TEXTS, ["other"] * len(TEXTS)) == 0  # wrong, and no spelling of a class
-
-
-def test_every_method_that_reads_labels_warns(named):
-    other = [name.upper() for name in NAMES]
-    with pytest.warns(OtherSpellingWarning, match="'NEG' as 'neg'"):
-        gf.TextClassifier(**SETTINGS).fit(TEXTS, NAMES, validation=(TEXTS, other))
-    with pytest.warns(OtherSpellingWarning, match="'NEG' as 'neg'"):
-        named.calibrate(TEXTS, other)
-    probe = gf.Probe(named).fit(TEXTS, NAMES)
-    with pytest.warns(OtherSpellingWarning, match="'NEG' as 'neg'"):
-        assert probe.score(TEXTS, other) == accuracy_score(NAMES, probe.predict(TEXTS))
 
 
 def test_several_labels():
@@ -102,10 +102,8 @@ def test_what_is_no_truth_value():
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_booleans_of_json_and_of_csv(tmp_path, monkeypatch, capsys, turned):
+def test_booleans_of_json_and_of_csv(tmp_path, monkeypatch, turned):
     """A model of either, judged on the other: as on its own."""
-    from glassformer.cli.app import main
-
     monkeypatch.chdir(tmp_path)
     (tmp_path / "a.csv").write_text(
         "text,label\n"
@@ -114,22 +112,16 @@ def test_booleans_of_json_and_of_csv(tmp_path, monkeypatch, capsys, turned):
     rows = [{"text": t, "label": n == "pos"} for t, n in zip(TEXTS, NAMES, strict=True)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     own, other = ("a.jsonl", "a.csv") if turned else ("a.csv", "a.jsonl")
-    given = [
-        word
-        for key, value in {**SETTINGS, "baselines": "false", "maps": 0}.items()
-        for word in ("--set", f"{key}={value}")
-    ]
-    assert main(["train", "--text", own, "--out", "run", *given]) == 0
+    given = sets(*(f"{key}={value}" for key, value in SETTINGS.items()), "baselines=false", "maps=0")
+    ok("train", "--text", own, "--out", "run", *given)
 
     def judged(file: str) -> tuple[dict, str]:
-        capsys.readouterr()
-        assert main(["evaluate", "run", "--data", file, "--json"]) == 0
-        out, err = capsys.readouterr()
-        return json.loads(out), err
+        done = ok("evaluate", "run", "--data", file, "--json")
+        return json.loads(done.out), done.err
 
     ours, theirs = judged(own), judged(other)
     assert theirs[0]["accuracy"] == ours[0]["accuracy"]
     assert theirs[0]["n"] == len(TEXTS)
     assert "another spelling" not in ours[1]
     assert ("'TRUE' as 1 (14)" if turned else "1 as 'TRUE' (14)") in theirs[1]
-    assert main(["calibrate", "run", "--data", other]) == 0
+    ok("calibrate", "run", "--data", other)

@@ -30,16 +30,14 @@ def test_groups_pad_and_kernels_do_not(monkeypatch):
     monkeypatch.setattr(kernels, "supports", lambda q, k, v: asked.append(q.shape) or True)
     assert told(heads=4) == (0.0, 0.0)
     assert {shape[1:] for shape in asked} == {(4, 8)}
+    # dropout of weights takes one sequence after the other
+    monkeypatch.setattr(kernels, "supports", lambda q, k, v: False)
+    training, judging = told(dropout=0.1)
+    assert training == 0.0
+    assert judging > 0.0
 
 
 @pytest.mark.parametrize("other", [{"has_attention": False}, {"kind": "local"}, {"kind": "linear"}])
 def test_models_without_full_attention_have_none(other, monkeypatch):
     monkeypatch.setattr(kernels, "supports", lambda q, k, v: False)
     assert told(**other) == (0.0, 0.0)
-
-
-def test_dropout_of_weights_takes_one_sequence_after_the_other(monkeypatch):
-    monkeypatch.setattr(kernels, "supports", lambda q, k, v: False)
-    training, judging = told(dropout=0.1)
-    assert training == 0.0
-    assert judging > 0.0

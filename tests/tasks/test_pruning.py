@@ -5,6 +5,7 @@ import copy
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.errors import BadValueError, InputError, NotForThisModelError
@@ -77,28 +78,24 @@ def test_a_pruned_model_is_saved_loaded_trained_on_and_explained(clf, tmp_path):
     np.testing.assert_array_equal(again.logits(TEXTS), pruned.logits(TEXTS))
     assert again.explain(TEXTS[0], method="gim").label in clf.classes_
     assert sum(p.numel() for p in again.model_.parameters()) < sum(p.numel() for p in clf.model_.parameters())
+    # images and numbers too
+    images = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3)).astype(np.uint8)
+    sizes = {"d_model": 22, "num_heads": 2, "d_ff": 37, "num_layers": 2}
+    clf = gf.ImageClassifier(model="vit-tiny", image_size=16, patch_size=8, epochs=1, **sizes)
+    pruned = clf.fit(images, ["a", "b"] * 3).prune(images[:2], share=0.5)
+    assert pruned.model_.config.encoder.d_ff == 16
+    assert len(pruned.predict(images)) == 6
+    numbers = gf.TextRegressor(model="encoder-mini", **SIZES, **FIT).fit(TEXTS, np.arange(16.0))
+    assert np.isfinite(numbers.prune(TEXTS[:3]).predict(TEXTS)).all()
 
 
 def test_transformers_opens_a_pruned_model(tmp_path):
     transformers = pytest.importorskip("transformers")
-    config = transformers.BertConfig(
-        vocab_size=31,
-        hidden_size=22,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=37,
-        max_position_embeddings=17,
-    )
+    sizes = "vocab_size=31 hidden_size=22 num_hidden_layers=2 num_attention_heads=2 intermediate_size=37"
+    config = transformers.BertConfig(**values(sizes), max_position_embeddings=17)
     torch.manual_seed(0)
     transformers.BertForSequenceClassification(config).save_pretrained(tmp_path / "bert")
-    words = [
-        "[PAD]",
-        "[UNK]",
-        "[CLS]",
-        "[SEP]",
-        "[MASK]",
-        *" ".join(sorted(set(" ".join(TEXTS).split()))).split(),
-    ]
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *sorted({*" ".join(TEXTS).split()})]
     (tmp_path / "bert" / "vocab.txt").write_text("\n".join(words) + "\n", encoding="utf-8")
     clf = gf.TextClassifier(model=str(tmp_path / "bert"), max_length=13, epochs=1, precision="fp32")
     pruned = clf.fit(TEXTS, LABELS).prune(TEXTS, share=0.4)
@@ -111,24 +108,10 @@ def test_transformers_opens_a_pruned_model(tmp_path):
     np.testing.assert_allclose(pruned.logits(TEXTS[:1]), logits, atol=1e-5)
 
 
-def test_images_and_numbers_too():
-    images = np.random.default_rng(0).integers(0, 255, (6, 16, 16, 3)).astype(np.uint8)
-    sizes = {"d_model": 22, "num_heads": 2, "d_ff": 37, "num_layers": 2}
-    clf = gf.ImageClassifier(model="vit-tiny", image_size=16, patch_size=8, epochs=1, **sizes)
-    pruned = clf.fit(images, ["a", "b"] * 3).prune(images[:2], share=0.5)
-    assert pruned.model_.config.encoder.d_ff == 16
-    assert len(pruned.predict(images)) == 6
-    numbers = gf.TextRegressor(model="encoder-mini", **SIZES, **FIT).fit(TEXTS, np.arange(16.0))
-    assert np.isfinite(numbers.prune(TEXTS[:3]).predict(TEXTS)).all()
-
-
-@pytest.mark.parametrize("share", [0, 1, -0.1, 1.5])
-def test_shares_that_cannot_be(clf, share):
-    with pytest.raises(BadValueError, match=r"prune: share is .*, not between 0 and 1"):
-        clf.prune(TEXTS, share=share)
-
-
-def test_models_without_such_units_and_no_inputs(clf):
+def test_what_cannot_be_pruned(clf):
+    for share in (0, 1, -0.1, 1.5):
+        with pytest.raises(BadValueError, match=r"prune: share is .*, not between 0 and 1"):
+            clf.prune(TEXTS, share=share)
     with pytest.raises(NotForThisModelError, match="'tfidf' has no feed-forward units"):
         gf.TextClassifier(model="tfidf").fit(TEXTS, LABELS).prune(TEXTS)
     with pytest.raises(InputError):

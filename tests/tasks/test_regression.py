@@ -1,6 +1,5 @@
 """Regressors: numbers in their own unit, intervals from held-out examples, folders, resume, and runs from a table."""
 
-import csv
 import json
 
 import numpy as np
@@ -8,15 +7,15 @@ import pytest
 from sklearn.base import clone, is_classifier, is_regressor
 from sklearn.metrics import r2_score
 from tests.cli.tiny import sets as settings
-from tests.tables import read_csv
+from tests.commands import as_json, ok, refused
+from tests.tables import read_csv, write_csv
 
 import glassformer as gf
-from glassformer.cli.app import main
 from glassformer.data.numbers import check_numbers, quantile_bins
 from glassformer.data.sources import load_text_dataset
 from glassformer.data.splits import stratified_folds, stratified_split
 from glassformer.errors import CheckpointError, ConfigError, DataError
-from glassformer.targets.regression import half_width
+from glassformer.targets.regression import Numbers, half_width
 from glassformer.tasks.catalog import build_recipe
 from glassformer.tasks.task import TINY as SIZES
 
@@ -46,12 +45,15 @@ def test_numbers_come_back_in_their_own_unit(fitted):
     assert not is_classifier(fitted)
     assert not hasattr(fitted, "predict_proba")
     assert fitted.history_[-1].keys() >= {"loss", "r2", "mae", "pearson", "spearman"}
-
-
-def test_only_what_is_learned_from_decides_mean_and_unit():
+    # only what is learned from decides mean and unit
     far = regressor(epochs=1).fit(TEXTS, NUMBERS, validation=(TEXTS[:3], [1e6, 0.0, -3.0]))
     assert far.kind_.mean == pytest.approx(np.mean(NUMBERS))
     assert far.errors_[-1] == pytest.approx(1e6, rel=0.01)
+    # packed, one by one, in bf16
+    alone = np.concatenate([fitted.predict([text]) for text in TEXTS[:7]])
+    np.testing.assert_allclose(fitted.predict(TEXTS[:7]), alone, atol=1e-4)
+    coarse = gf.TextRegressor(**fitted.get_params() | {"precision": "bf16"}).fit(TEXTS, NUMBERS)
+    assert coarse.score(TEXTS, NUMBERS) > 0.5
 
 
 def test_intervals_go_by_the_errors_of_held_out_examples(fitted):
@@ -71,14 +73,9 @@ def test_intervals_go_by_the_errors_of_held_out_examples(fitted):
 
 def test_errors_of_the_weights_before_an_adapter_are_forgotten(fitted, tmp_path):
     base = gf.load(fitted.save(tmp_path / "base"))
-    low = {
-        "lora_rank": 2,
-        "epochs": 1,
-        "model": str(tmp_path / "base"),
-        "precision": "fp32",
-        "max_length": 11,
-    }
-    gf.TextRegressor(**low).fit(TEXTS, NUMBERS).save_adapter(tmp_path / "adapter")
+    low = {"lora_rank": 2, "epochs": 1, "precision": "fp32", "max_length": 11}
+    low = gf.TextRegressor(str(tmp_path / "base"), **low).fit(TEXTS, NUMBERS)
+    low.save_adapter(tmp_path / "adapter")
     with pytest.raises(ConfigError, match="the errors of this model are unknown"):
         base.load_adapter(tmp_path / "adapter").predict_interval(TEXTS[:2])
     assert len(fitted.errors_) == 29
@@ -88,28 +85,11 @@ def test_a_folder_keeps_every_bit_and_the_errors(fitted, tmp_path):
     again = gf.load(fitted.save(tmp_path / "model"))
     np.testing.assert_array_equal(again.predict(TEXTS), fitted.predict(TEXTS))
     np.testing.assert_array_equal(again.predict_interval(TEXTS, 0.8), fitted.predict_interval(TEXTS, 0.8))
-    assert gf.TextRegressor.from_recipe(load_text(fitted, tmp_path)).epochs == fitted.epochs == 5
-    file = tmp_path / "model" / "glassformer.json"
-    about = json.loads(file.read_text())
-    assert about["kind"] == "TextRegressor"
-    assert about["targets"] == "number"
-    from glassformer.targets.regression import Numbers
-
+    about = json.loads((tmp_path / "model" / "glassformer.json").read_text())
+    assert (about["kind"], about["targets"]) == ("TextRegressor", "number")
     for change in ({"mean": "x"}, {"unit": 3.0}, {"unit": 0}, {"mean": float("inf")}):
         with pytest.raises(CheckpointError):
             Numbers.from_metadata(about | change, "here")
-
-
-def load_text(est, folder):
-    (folder / "own.toml").write_text(est.to_recipe("own"))
-    return folder / "own.toml"
-
-
-def test_packed_is_padded_and_one_by_one(fitted):
-    alone = np.concatenate([fitted.predict([text]) for text in TEXTS[:7]])
-    np.testing.assert_allclose(fitted.predict(TEXTS[:7]), alone, atol=1e-4)
-    coarse = gf.TextRegressor(**fitted.get_params() | {"precision": "bf16"}).fit(TEXTS, NUMBERS)
-    assert coarse.score(TEXTS, NUMBERS) > 0.5
 
 
 def test_pairs_weights_and_every_weight_learns():
@@ -124,30 +104,25 @@ def test_pairs_weights_and_every_weight_learns():
     assert not [name for name in still if "tokens" not in name]
 
 
-@pytest.mark.parametrize(
-    "y", [["a", "b", "c"], [1.0, None, 2.0], [1.0, float("inf"), 2.0], [3.0] * 3, [True, 2, 3]]
-)
+BAD = [["a", "b", "c"], [1.0, None, 2.0], [1.0, float("inf"), 2.0], [3.0] * 3, [True, 2, 3], ["3,5", 1, 2]]
+
+
+@pytest.mark.parametrize("y", BAD)
 def test_what_is_no_number_is_named(y):
     with pytest.raises(DataError, match=r"targets"):
         regressor().fit(TEXTS[:3], y)
-
-
-def test_numbers_are_read_as_they_are_written():
     assert check_numbers(["3.5", 2, np.float32(0.25), "1e3"]) == [3.5, 2.0, 0.25, 1000.0]
-    with pytest.raises(DataError, match=r"'3,5' is not a number"):
-        check_numbers(["3,5"])
 
 
 def test_bad_cells_do_not_hide_the_column_of_numbers(tmp_path):
-    file = tmp_path / "a.csv"
-    file.write_text("text,mine\n" + "".join(f"film {i},{i / 7:.2f}\n" for i in range(11)) + "film x,1 kg\n")
+    rows = [(f"film {i}", f"{i / 7:.2f}", f"{i}.5") for i in range(11)]
+    file = write_csv(tmp_path / "a.csv", ("text", "mine"), [*(row[:2] for row in rows), ("film x", "1 kg")])
     options = {"text_column": None, "label_column": None, "numbers": True}
     with pytest.raises(DataError, match=r"a\.csv, row 13: '1 kg' is not a number"):
         load_text_dataset(str(file), **options)
     kept = load_text_dataset(str(file), on_bad_row="skip", **options)
     assert len(kept.splits["train"]) == 11
-    two = tmp_path / "b.csv"
-    two.write_text("text,mine,yours\n" + "".join(f"film {i},{i / 7:.2f},{i}.5\n" for i in range(11)))
+    two = write_csv(tmp_path / "b.csv", ("text", "mine", "yours"), rows)
     with pytest.raises(DataError, match="several columns hold numbers: mine, yours"):
         load_text_dataset(str(two), **options)
 
@@ -169,36 +144,30 @@ def test_random_parts_keep_the_tenths_of_all_numbers():
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
-    file = tmp_path_factory.mktemp("table") / "films.csv"
-    with file.open("w", newline="") as out:
-        writer = csv.writer(out)
-        writer.writerow(["text", "score"])
-        writer.writerows(
-            (text, number + i / 100) for i, (text, number) in enumerate(zip(TEXTS * 3, NUMBERS * 3))
-        )
-    return file
+    rows = [(text, number + i / 100) for i, (text, number) in enumerate(zip(TEXTS * 3, NUMBERS * 3))]
+    return write_csv(tmp_path_factory.mktemp("table") / "films.csv", ("text", "score"), rows)
 
 
-TINY = [
-    "--model",
-    "encoder-mini",
-    *settings("target=number", "epochs=3", "lr=0.02", "threads=1", "copies=apart"),
-]
-TINY += settings("d_model=14", "num_layers=1", "num_heads=2")
+KEYS = "target=number epochs=3 lr=0.02 threads=1 copies=apart d_model=14 num_layers=1 num_heads=2"
+TINY = ["--model", "encoder-mini", *settings(*KEYS.split())]
 
 
 @pytest.fixture(scope="module")
 def run(table, tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs") / "films"
-    assert main(["train", "--text", str(table), *TINY, "--out", str(folder)]) == 0
+    ok("train", "--text", table, *TINY, "--out", folder)
     return folder
 
 
-def test_the_way_to_numbers_is_named(table, capsys):
-    assert main(["train", "--text", str(table), "--model", "encoder-mini"]) == 2
-    assert "--set target=number" in capsys.readouterr().err
-    assert main(["train", "--text", str(table), "--set", "target=word"]) == 2
-    assert "Use number, or leave target out" in capsys.readouterr().err
+def test_the_way_to_numbers_is_named(table):
+    assert "--set target=number" in refused("train", "--text", table, "--model", "encoder-mini")
+    assert "Use number, or leave target out" in refused("train", "--text", table, "--set", "target=word")
+    # a recipe becomes one of numbers
+    changed = build_recipe({"data": {"target": "number", "source": "x.csv"}}, "own.toml")
+    assert changed.task == "text-regression"
+    assert build_recipe({"task": "image-classification"}, "own", ["target=number"]).task == "image-regression"
+    with pytest.raises(ConfigError, match=r"unknown target .price."):
+        build_recipe({"data": {"target": "price"}}, "own.toml")
 
 
 def test_a_run_judges_reports_and_keeps_its_intervals(run):
@@ -222,49 +191,31 @@ def test_a_run_judges_reports_and_keeps_its_intervals(run):
     assert "numbers from" in (run / "doctor.json").read_text()
 
 
-def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path, capsys):
+def test_intervals_are_not_judged_by_the_errors_that_made_them(table, tmp_path):
     (tmp_path / "data").mkdir()
     for split in ("train", "validation"):
         (tmp_path / "data" / f"{split}.csv").write_bytes(table.read_bytes())
-    own = [*settings("split=validation", "baselines=false"), "--out", str(tmp_path / "own")]
-    assert main(["train", "--text", str(tmp_path / "data"), *TINY, *own]) == 0
-    capsys.readouterr()
-    assert main(["evaluate", str(tmp_path / "own"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["intervals"] == []
-    assert main(["evaluate", str(tmp_path / "own"), str(table), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["intervals"]
-    assert main(["evaluate", str(tmp_path / "own"), "--every-epoch"]) == 2
-    assert "Leave --every-epoch out" in capsys.readouterr().err
+    own = tmp_path / "own"
+    more = settings("split=validation", "baselines=false")
+    ok("train", "--text", tmp_path / "data", *TINY, *more, "--out", own)
+    assert as_json("evaluate", own)["intervals"] == []
+    assert as_json("evaluate", own, table)["intervals"]
+    assert "Leave --every-epoch out" in refused("evaluate", own, "--every-epoch")
 
 
-def test_the_verbs_speak_of_numbers(run, table, tmp_path, capsys):
-    assert main(["evaluate", str(run), "--json"]) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert figures["r2"] == json.loads((run / "metrics.json").read_text())["test"]["r2"]
-    assert main(["evaluate", str(run), str(table), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["n"] == 153
-    assert main(["predict", str(run), TEXTS[0], "--json", "--coverage", "0.8"]) == 0
-    answer = json.loads(capsys.readouterr().out)
-    est = gf.load(run)
-    assert answer["answers"][0]["number"] == pytest.approx(float(est.predict(TEXTS[:1])[0]))
-    assert answer["answers"][0]["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
-    assert main(["predict", str(run), TEXTS[0], "--coverage", "0.999"]) == 2
-    assert "hold out 999 or more" in capsys.readouterr().err
-    assert main(["predict", str(run), str(table), "--out", str(tmp_path / "out.csv")]) == 0
-    rows = read_csv(tmp_path / "out.csv")
-    assert list(rows[0]) == ["split", "row", "text", "label", "predicted", "low", "high", "score"]
-    assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--json"]) == 0
-    capsys.readouterr()
-    page = tmp_path / "why.html"
-    assert main(["explain", str(run), TEXTS[0], "--method", "occlusion", "--out", str(page)]) == 0
-    number = capsys.readouterr().out.splitlines()[0].rpartition(": ")[2]  # no probability behind it
-    assert float(number) == pytest.approx(answer["answers"][0]["number"], abs=0.1)
+def test_the_verbs_speak_of_numbers(run, table, tmp_path):
+    est, page = gf.load(run), tmp_path / "why.html"
+    assert as_json("evaluate", run)["r2"] == json.loads((run / "metrics.json").read_text())["test"]["r2"]
+    assert as_json("evaluate", run, table)["n"] == 153
+    (answer,) = as_json("predict", run, TEXTS[0], "--coverage", "0.8")["answers"]
+    assert answer["number"] == pytest.approx(float(est.predict(TEXTS[:1])[0]))
+    assert answer["interval"] == pytest.approx(est.predict_interval(TEXTS[:1], 0.8)[0].tolist())
+    assert "hold out 999 or more" in refused("predict", run, TEXTS[0], "--coverage", "0.999")
+    ok("predict", run, table, "--out", tmp_path / "out.csv")
+    columns = "split row text label predicted low high score"
+    assert " ".join(read_csv(tmp_path / "out.csv")[0]) == columns
+    as_json("explain", run, TEXTS[0], "--method", "occlusion")
+    said = ok("explain", run, TEXTS[0], "--method", "occlusion", "--out", page).out
+    number = said.splitlines()[0].rpartition(": ")[2]  # no probability behind it
+    assert float(number) == pytest.approx(answer["number"], abs=0.1)
     assert f">{number}</h1>" in page.read_text()
-
-
-def test_a_recipe_becomes_one_of_numbers():
-    changed = build_recipe({"data": {"target": "number", "source": "x.csv"}}, "own.toml")
-    assert changed.task == "text-regression"
-    assert build_recipe({"task": "image-classification"}, "own", ["target=number"]).task == "image-regression"
-    with pytest.raises(ConfigError, match=r"unknown target .price."):
-        build_recipe({"data": {"target": "price"}}, "own.toml")

@@ -52,9 +52,7 @@ def test_a_class_with_too_few_examples_is_learned_from_and_not_held_out():
     assert np.isnan(found.held_out[:2]).all()
     assert np.isfinite(found.held_out[2:, :2]).all()
     assert found.weight.shape == (3, 7)
-
-
-def test_where_nothing_can_be_held_out_the_strength_is_in_the_middle():
+    # where nothing can be held out the strength is in the middle
     vectors, targets = blobs(7, n=14)  # two of each class
     found = solve_classes(vectors, targets)
     assert found.strength == 4
@@ -76,7 +74,7 @@ def test_weights_count_examples_as_often():
     assert apart > 0.05  # weights do count
 
 
-def test_several_labels_have_a_regression_each():
+def test_several_labels_and_numbers_are_regressions():
     vectors, targets = blobs(3)
     sets = np.stack([targets == 0, targets != 1, np.zeros(len(targets), bool)], 1).astype(np.float32)
     found = solve_label_sets(vectors, sets)
@@ -84,9 +82,7 @@ def test_several_labels_have_a_regression_each():
     yes = 1 / (1 + np.exp(-(vectors @ found.weight[1] + found.bias[1])))
     np.testing.assert_allclose(yes, peer.predict_proba(vectors)[:, 1], atol=1e-2)
     assert (vectors @ found.weight[2] + found.bias[2] < -3).all()  # no example has the third
-
-
-def test_numbers_are_ridge_regression():
+    # numbers are ridge regression
     vectors, _ = blobs(3)
     numbers = vectors @ np.arange(7.0) + 0.1 * np.random.default_rng(1).normal(size=len(vectors))
     found = solve_numbers(vectors, numbers)
@@ -122,6 +118,11 @@ def test_fine_tuning_keeps_the_start_where_no_epoch_is_better(folder):
     assert first["accuracy"] == pytest.approx(start.score(*held))
     assert clf.best_step_ == 0
     np.testing.assert_allclose(clf.predict_proba(TEXTS), start.predict_proba(TEXTS), atol=1e-6)
+    # a share of random weights is refused
+    with pytest.raises(
+        gf.errors.ConfigError, match=r"start_share = 0\.5 would mix random weights into the model"
+    ):
+        gf.TextClassifier("encoder-mini", start_share=0.5, epochs=1).fit(TEXTS, LABELS)
 
 
 def test_probabilities_are_calibrated_on_enough_held_out_examples(folder):
@@ -158,10 +159,3 @@ def test_the_share_of_the_start_is_what_does_best_on_the_validation_examples(fol
     peer = gf.TextClassifier(folder, **settings, start_share=best).fit(*fit, validation=held)
     np.testing.assert_allclose(clf.predict_proba(TEXTS), peer.predict_proba(TEXTS), atol=1e-6)
     assert "start_share" not in gf.TextClassifier(folder, **settings).fit(*fit).chosen_  # nothing decides
-
-
-def test_a_share_of_random_weights_is_refused():
-    with pytest.raises(
-        gf.errors.ConfigError, match=r"start_share = 0\.5 would mix random weights into the model"
-    ):
-        gf.TextClassifier("encoder-mini", start_share=0.5, epochs=1).fit(TEXTS, LABELS)

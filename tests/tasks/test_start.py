@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 import glassformer as gf
 from glassformer.errors import CheckpointError, ConfigError
@@ -19,27 +20,21 @@ PICTURES = [np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)
 TINY = {"d_model": 12, "num_layers": 2, "num_heads": 3, "d_ff": 17}
 SHARED = {"epochs": 1, "precision": "fp32"}
 TEXT = {"min_count": 1, "max_length": 13, **SHARED}
-SQUARES = {"image_size": 8, "patch_size": 4, **TINY, **SHARED}
+SQUARES = {"model": "vit-tiny", "image_size": 8, "patch_size": 4, **TINY, **SHARED}
 
-# Name -> what to fit and save, on which data.
+PLAIN = {"d_model": 7, "embedding_dim": 5, **TEXT}
+VECTORS = {"vectors": "word2vec", "freeze_vectors": True}
+ADAPTED = {"lora_rank": 2, "lora_targets": "all-linear", **TINY, **TEXT}
 KINDS = {
-    "lstm": lambda: gf.TextClassifier("lstm", d_model=7, embedding_dim=5, num_layers=2, **TEXT),
-    "gru": lambda: gf.TextClassifier("gru", d_model=7, embedding_dim=5, pooling="attention", **TEXT),
-    "frozen vectors": lambda: gf.TextClassifier(
-        "lstm", d_model=7, embedding_dim=5, vectors="word2vec", freeze_vectors=True, **TEXT
-    ),
-    "textcnn": lambda: gf.TextClassifier(
-        "textcnn", d_model=7, embedding_dim=5, head="mlp", head_hidden=3, **TEXT
-    ),
+    "lstm": lambda: gf.TextClassifier("lstm", num_layers=2, **PLAIN),
+    "gru": lambda: gf.TextClassifier("gru", pooling="attention", **PLAIN),
+    "frozen vectors": lambda: gf.TextClassifier("lstm", **VECTORS, **PLAIN),
+    "textcnn": lambda: gf.TextClassifier("textcnn", head="mlp", head_hidden=3, **PLAIN),
     "own encoder": lambda: gf.TextClassifier("encoder-mini", **TINY, **TEXT),
-    "with LoRA": lambda: gf.TextClassifier(
-        "encoder-small", lora_rank=2, lora_targets="all-linear", **TINY, **TEXT
-    ),
+    "with LoRA": lambda: gf.TextClassifier("encoder-small", **ADAPTED),
     "masked words": lambda: gf.MaskedLM(max_positions=13, **TINY, **TEXT),
-    "pictures": lambda: gf.ImageClassifier("vit-tiny", **SQUARES),
-    "own pictures": lambda: gf.ImageClassifier(
-        "vit-tiny", class_token=False, pooling="mean", norm="post", **SQUARES
-    ),
+    "pictures": lambda: gf.ImageClassifier(**SQUARES),
+    "own pictures": lambda: gf.ImageClassifier(class_token=False, pooling="mean", norm="post", **SQUARES),
     "translator": lambda: gf.Translator(**(TINY | {"epochs": 1, "min_count": 1})),
     "vectors": lambda: gf.Word2Vec(min_count=1, epochs=1, dim=5),
 }
@@ -89,9 +84,8 @@ def test_a_fit_goes_on_from_a_saved_model_and_from_its_run(saved, tmp_path, name
     assert re.search(r"new \((random|solved)\)", still.weights_source_)
     assert "classification head" in still.weights_source_
     before = gf.load(folder).model_.state_dict()
-    body = {
-        key: w for key, w in still.model_.state_dict().items() if key.startswith(("embeddings.", "encoder."))
-    }
+    parts = ("embeddings.", "encoder.")
+    body = {key: w for key, w in still.model_.state_dict().items() if key.startswith(parts)}
     assert body
     for key, weight in body.items():
         torch.testing.assert_close(weight, before[key], rtol=0, atol=0)
@@ -129,29 +123,27 @@ def test_what_stands_on_a_body_may_change(saved):
     assert own.model_.config.pooling == "mean"  # it has no [CLS]
     assert gf.load_pretrained(saved("frozen vectors")).config.embedding.frozen
     frozen = classifier("frozen vectors", saved("frozen vectors"), lr=0.1).fit(TEXTS, THREE)
-    table = "embeddings.tokens.weight"
-    assert torch.equal(
-        frozen.model_.state_dict()[table], gf.load(saved("frozen vectors")).model_.state_dict()[table]
-    )
+    tables = (clf.model_.embeddings.tokens.weight for clf in (frozen, gf.load(saved("frozen vectors"))))
+    assert torch.equal(*tables)
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "said"),
+    ("name", "setting", "said"),
     [
-        ("lstm", {"d_model": 5}, "d_model belongs to from-scratch models"),
-        ("lstm", {"attention_dropout": 0.1}, "has no attention_dropout"),
-        ("lstm", {"pooling": "pooler"}, "pooler pooling is only for Transformers"),
-        ("lstm", {"freeze_vectors": True}, "freeze_vectors: the word vectors of .* were trained with it"),
-        ("lstm", {"train_layers": 0}, "train_layers: this model has no encoder layers to freeze"),
-        ("lstm", {"lora_rank": 2}, "lora_rank: this model has no encoder layers to update"),
-        ("textcnn", {"pooling": "mean"}, "always uses max pooling"),
-        ("own encoder", {"max_length": 17}, "max_length: 17 is more than the model's 13 positions"),
-        ("lstm", {"tokenizer": "word"}, "belong to its own vocabulary"),
+        ("lstm", "d_model=5", "d_model belongs to from-scratch models"),
+        ("lstm", "attention_dropout=0.1", "has no attention_dropout"),
+        ("lstm", "pooling=pooler", "pooler pooling is only for Transformers"),
+        ("lstm", "freeze_vectors=True", "freeze_vectors: the word vectors of .* were trained with it"),
+        ("lstm", "train_layers=0", "train_layers: this model has no encoder layers to freeze"),
+        ("lstm", "lora_rank=2", "lora_rank: this model has no encoder layers to update"),
+        ("textcnn", "pooling=mean", "always uses max pooling"),
+        ("own encoder", "max_length=17", "max_length: 17 is more than the model's 13 positions"),
+        ("lstm", "tokenizer=word", "belong to its own vocabulary"),
     ],
 )
-def test_settings_that_a_body_does_not_have(saved, name, settings, said):
+def test_settings_that_a_body_does_not_have(saved, name, setting, said):
     with pytest.raises(ConfigError, match=said):
-        classifier(name, saved(name), **settings).fit(TEXTS, THREE)
+        classifier(name, saved(name), **values(setting)).fit(TEXTS, THREE)
 
 
 @pytest.mark.parametrize("kind", [gf.TextClassifier, gf.ImageClassifier])
@@ -173,11 +165,11 @@ def test_models_without_a_body_for_a_classifier(saved, tmp_path, kind, name, sai
 def test_texts_and_pictures_are_not_mistaken_for_each_other(saved, tmp_path):
     for name in ("lstm", "masked words"):
         with pytest.raises(
-            ConfigError, match=r"the model reads texts, not images. Continue with TextClassifier\(folder\)"
+            ConfigError, match=r"reads texts, not images. Continue with TextClassifier\(folder\)"
         ):
             gf.ImageClassifier(str(saved(name))).fit(PICTURES, [0, 1] * 3)
     with pytest.raises(
-        ConfigError, match=r"the model reads images, not texts. Continue with ImageClassifier\(folder\)"
+        ConfigError, match=r"reads images, not texts. Continue with ImageClassifier\(folder\)"
     ):
         gf.TextClassifier(str(saved("pictures"))).fit(TEXTS, TWO)
     broken = tmp_path / "broken"

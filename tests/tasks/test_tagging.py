@@ -1,21 +1,23 @@
 """``TokenTagger``: what it learns, answers, keeps and refuses; its runs from files to report."""
 
-import csv
 import itertools
 import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
+from tests.commands import as_json, ok, refused
+from tests.tables import read_csv
 
 import glassformer as gf
-from glassformer.cli.app import main
 from glassformer.data.tagged import format_conll, load_tagged
 from glassformer.errors import CheckpointError, DataError, InputError, MalformedTagsWarning
 from glassformer.tasks.task import TINY
 
-NAMES = {"person": ("Ann", "Bo", "Cleo"), "place": ("Rome", "New York", "The Hague")}
+NAMES = {"a": ("Ann", "Bo", "Cleo"), "b": ("Rome", "New York", "The Hague")}
 FORMS = ("{a} lives in {b} now", "In {b} we met {a}", "{a} and {c} left {b} .", "nobody came")
 
 
@@ -23,19 +25,18 @@ def sentences(letters: str = "BI") -> tuple[list[list[str]], list[list[str]]]:
     """Whether a name is a person's or a place's is known by the word."""
     X, y = [], []
     for i in range(23):
-        names = {
-            k: NAMES[kind][(i + j) % 3]
-            for j, (k, kind) in enumerate((("a", "person"), ("c", "person"), ("b", "place")))
-        }
         words, tags = [], []
         for part in FORMS[i % 4].split():
-            name = names.get(part.strip("{}"), "") if part.startswith("{") else ""
             kind = "place" if part == "{b}" else "person"
-            for j, word in enumerate((name or part).split()):
-                last = j == len(name.split()) - 1
-                letter = ("S" if j == 0 else "E") if letters == "BIES" and last else "BI"[min(j, 1)]
+            place = {"{a}": i, "{c}": i + 1, "{b}": i + 2}.get(part)
+            name = part if place is None else NAMES["b" if kind == "place" else "a"][place % 3]
+            own = name.split()
+            for j, word in enumerate(own):
+                letter = "BI"[min(j, 1)]
+                if letters == "BIES" and j == len(own) - 1:
+                    letter = "E" if j else "S"
                 words.append(word)
-                tags.append(f"{letter}-{kind}" if name else "O")
+                tags.append("O" if place is None else f"{letter}-{kind}")
         X.append(words)
         y.append(tags)
     return X, y
@@ -107,23 +108,17 @@ def test_malformed_tags_are_mended_and_counted():
 def test_other_schemes_and_texts_are_taken_as_they_are():
     X, y = sentences("BIES")
     small = SETTINGS | {"epochs": 1}
-    of_four = gf.TokenTagger(
-        "lstm", **{k: v for k, v in small.items() if k not in ("num_heads", "d_ff")}
-    ).fit(X, y)
+    recurrent = {k: v for k, v in small.items() if k not in ("num_heads", "d_ff")}
+    of_four = gf.TokenTagger("lstm", **recurrent).fit(X, y)
     assert of_four.scheme_ == "BIOES"
     assert {tag[0] for tag in of_four.classes_} == set("OBIES")
     plain = [[tag[2:] or "O" for tag in own] for own in y]
     texts = [" ".join(words) for words in X]
-    given = {
-        k: v
-        for k, v in small.items()
-        if k in ("max_length", "min_count", "seed", "threads", "precision", "epochs")
-    }
+    given = {k: small[k] for k in ("max_length", "min_count", "seed", "threads", "precision", "epochs")}
     tagger = gf.TokenTagger("textcnn", **given).fit(texts, plain, validation=(texts[:3], plain[:3]))
     assert (tagger.scheme_, tagger.classes_.tolist()) == ("plain", ["O", "person", "place"])
-    assert {"entity_f1", "accuracy", "loss"} <= next(
-        r for r in tagger.history_ if r["kind"] == "evaluation"
-    ).keys()
+    judged = next(r for r in tagger.history_ if r["kind"] == "evaluation")
+    assert {"entity_f1", "accuracy", "loss"} <= judged.keys()
 
 
 @pytest.mark.parametrize(
@@ -174,11 +169,10 @@ def test_which_word_is_asked_of_and_what_cannot_be(tagger, monkeypatch):
         ({"word": "Paris"}, "no word 'Paris'"),
         ({"word": 7}, "no word 7"),
         ({"method": "lime"}, "unknown method"),
+        ({"method": "occlusion", "by": "delete"}, "by=mask"),
     ):
         with pytest.raises(InputError, match=said):
             tagger.explain(words, **asked)
-    with pytest.raises(InputError, match="by=mask"):
-        tagger.explain(words, method="occlusion", by="delete")
     monkeypatch.setattr(tagger, "temperature_", 3.0)
     judged = tagger.explain(words, trust=True)
     assert judged.trust["deletion"][0] == pytest.approx(judged.probability, abs=1e-3)
@@ -227,9 +221,6 @@ def write(folder: Path) -> None:
 
 
 def test_files_of_three_kinds_say_the_same(tmp_path):
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     write(tmp_path / "own")
     X, y = sentences()
     data = load_tagged(tmp_path / "own")
@@ -290,56 +281,37 @@ def test_wnut17_is_what_it_says(data_root):
     assert kinds == {"person", "location", "corporation", "product", "creative-work", "group"}
 
 
-def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch, capsys):
+def test_every_verb_that_asks_a_tagger(tagger, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     tagger.save("model")
-    Path("texts.txt").write_text("Ann left Rome\nnobody came\n", encoding="utf-8")
     Path("gaps.txt").write_text("nobody came\n\nAnn left Rome\n", encoding="utf-8")
-    Path("gaps.jsonl").write_text(
-        '{"words": ["Ann"]}\n{"words": []}\n{"words": ["Rome"]}\n', encoding="utf-8"
-    )
+    Path("gaps.jsonl").write_text('{"words": ["Ann"]}\n{"words": []}\n{"words": ["Rome"]}\n')
+    skip = ("--on-bad-row", "skip")
     for name in ("gaps.txt", "gaps.jsonl"):
-        capsys.readouterr()
-        assert main(["predict", "model", name, "--on-bad-row", "skip", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
+        told = as_json("predict", "model", name, *skip)
         assert [(one["row"], one["error"] is None) for one in told] == [(1, True), (2, False), (3, True)]
         assert told[2]["spans"][-1]["text"] == "Rome"
-        assert main(["predict", "model", name, "--on-bad-row", "skip"]) == 0
-        lines = capsys.readouterr().out.split("\n")
+        lines = ok("predict", "model", name, *skip).out.split("\n")
         assert lines[1] == "\t"
         assert "Rome (place " in lines[2]
-        assert main(["predict", "model", name, "--on-bad-row", "skip", "--out", f"{name}.csv"]) == 0
-        table = list(csv.DictReader(Path(f"{name}.csv").read_text().splitlines()))
+        ok("predict", "model", name, *skip, "--out", f"{name}.csv")
+        table = read_csv(f"{name}.csv")
         assert [row["row"] for row in table if row["error"]] == ["2"]
-        assert table[-1]["row"] == "3"
-        assert table[-1]["text"] == "Rome"
-    assert (
-        main(["predict", "model", "texts.txt", "gaps.txt", "--on-bad-row", "skip", "--out", "two.csv"]) == 0
-    )
-    table = list(csv.DictReader(Path("two.csv").read_text().splitlines()))
-    assert {(row["file"], row["row"]) for row in table} == {
-        ("texts.txt", "1"),
-        ("gaps.txt", "2"),
-        ("gaps.txt", "3"),
-    }
-    capsys.readouterr()
-    assert main(["predict", "model", "=Ann left Rome", "--out", "f.csv", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["spans"] >= 1
-    assert next(csv.DictReader(Path("f.csv").read_text().splitlines()))["sentence"] == "'=Ann left Rome"
+        assert (table[-1]["row"], table[-1]["text"]) == ("3", "Rome")
+    Path("texts.txt").write_text("Ann left Rome\nnobody came\n", encoding="utf-8")
+    ok("predict", "model", "texts.txt", "gaps.txt", *skip, "--out", "two.csv")
+    places = {(row["file"], row["row"]) for row in read_csv("two.csv")}
+    assert places == {("texts.txt", "1"), ("gaps.txt", "2"), ("gaps.txt", "3")}
+    assert as_json("predict", "model", "=Ann left Rome", "--out", "f.csv")["spans"] >= 1
+    assert read_csv("f.csv")[0]["sentence"] == "'=Ann left Rome"
     for option in (["--coverage", "0.5"], ["--labels", "a,b"], ["--template", "{}"], ["--engine", "ray"]):
-        assert main(["predict", "model", "a", *option]) == 2
-        assert f"{option[0]}: is for " in capsys.readouterr().err
-    assert main(["explain", "model", "Ann left Rome", "--word", "\u00b3"]) == 2
-    assert "no word" in capsys.readouterr().err
-    assert main(["predict", "model", "a", "--out", "out.parquet"]) == 2
-    assert "JSON Lines, CSV or CoNLL" in capsys.readouterr().err
-    assert main(["explain", "model", "Ann left Rome", "--word", "Paris"]) == 2
+        assert f"{option[0]}: is for " in refused("predict", "model", "a", *option)
+    for word in ("\u00b3", "Paris"):
+        assert "no word" in refused("explain", "model", "Ann left Rome", "--word", word)
+    assert "JSON Lines, CSV or CoNLL" in refused("predict", "model", "a", "--out", "out.parquet")
     write(tmp_path / "own")
     bad = Path("own/train.conll").read_text().replace("B-place", "I-place")
     Path("own/train.conll").write_text(bad)
-    capsys.readouterr()
-    assert main(["data", "doctor", "own", "--json"]) == 0
-    found = {
-        f["code"]: f for f in json.loads(capsys.readouterr().out)["findings"] if f["severity"] == "warning"
-    }
-    assert {"malformed-tags", "contradictions", "leaks"} <= found.keys()
+    found = as_json("data", "doctor", "own")["findings"]
+    codes = {finding["code"] for finding in found if finding["severity"] == "warning"}
+    assert {"malformed-tags", "contradictions", "leaks"} <= codes

@@ -10,11 +10,11 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
+from tests.commands import as_json, ok, refused
 from tests.sources import PACKAGE, modules, tree_of
 
 import glassformer as gf
 from glassformer.checkpoints.settings import get_section as section_of
-from glassformer.cli.app import main
 from glassformer.config import section, setting, to_toml
 from glassformer.errors import ConfigError
 from glassformer.report.metrics import numbers_in
@@ -75,10 +75,6 @@ def test_no_task_is_named_outside_its_own_folder_and_the_dictionary():
         and Path(place).parent.name != homes[node.value]
     ]
     assert not wrong
-
-
-def test_every_record_stands_under_its_name():
-    assert {name: task.name for name, task in TASKS.items()} == {name: name for name in TASKS}
 
 
 # --- one that is made up --------------------------------------------------------------------------
@@ -161,14 +157,13 @@ MEAN = Task(
 
 
 def test_a_new_task_is_trained_judged_shown_and_opened_once_it_stands_in_the_dictionary(
-    tmp_path, monkeypatch, capsys
+    tmp_path, monkeypatch
 ):
     monkeypatch.setitem(TASKS, MEAN.name, MEAN)
     monkeypatch.chdir(tmp_path)
     Path("texts.txt").write_text("ab\nabcd\nabcdefg")
     Path("mine.toml").write_text('task = "mean-length"\n[data]\nsource = "texts.txt"\n')
-    assert main(["train", "mine.toml", "--out", "run", "--set", "power=1.5"]) == 0, capsys.readouterr().err
-    said = capsys.readouterr().out
+    said = ok("train", "mine.toml", "--out", "run", "--set", "power=1.5").out
     assert said.startswith("3 texts\n")
     assert f"report: {Path('run/report.html')}" in said
     wanted = float(np.mean([2**1.5, 4**1.5, 7**1.5]))
@@ -178,18 +173,15 @@ def test_a_new_task_is_trained_judged_shown_and_opened_once_it_stands_in_the_dic
     assert metrics["seconds"].keys() == {"setup", "train", "total"}
     assert json.loads(Path("run/lengths.json").read_text()) == [2, 4, 7]
     assert gf.load("run").mean_ == pytest.approx(wanted)
-    assert main(["evaluate", "run", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out) == {"off": pytest.approx(metrics["off"])}
-    assert main(["evaluate", "run"]) == 0
-    assert f"{metrics['off']:.4f}" in capsys.readouterr().out
+    assert as_json("evaluate", "run") == {"off": pytest.approx(metrics["off"])}
+    assert f"{metrics['off']:.4f}" in ok("evaluate", "run").out
     Path("run/report.html").unlink()
-    assert main(["report", "run"]) == 0
+    ok("report", "run")
     assert Path("run/report.html").is_file()
-    assert main(["train", "mine.toml", "--out", "run"]) == 2
-    for verb, text in (("predict", "which predicts no labels"), ("explain", "which does not predict labels")):
-        assert main([verb, "run", "a text"]) == 2
-        assert text in capsys.readouterr().err
-    assert main(["export", "run", "--to", "onnx"]) == 2
+    refused("train", "mine.toml", "--out", "run")
+    refused("export", "run", "--to", "onnx")
+    assert "which predicts no labels" in refused("predict", "run", "a text")
+    assert "which does not predict labels" in refused("explain", "run", "a text")
     with pytest.raises(ConfigError, match="mean-length does not predict labels"):
         check_classifies(MeanRecipe())
 

@@ -6,7 +6,7 @@ import random
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cache
 from typing import Any
 
@@ -20,16 +20,13 @@ from glassformer.tasks.catalog import TASKS
 from glassformer.train.callbacks import Callback
 
 METHODS = ("attention", "gradient_x_input", "attention_gradient", "occlusion")
+TEXT = "text-classification"
+GRU = {"model": "gru", "num_heads": None, "d_ff": None, "num_layers": 2, "dropout": 0.3}
 CHANGES = [
     *((name, {}) for name in TASKS),
     ("word2vec", {"optimizer": "adam", "subsample": 0}),
-    ("text-classification", {"dropout": 0.3, "attention_dropout": 0.2}),
-    ("text-classification", {"word_dropout": 0.2}),
-    ("text-classification", {"stochastic_depth": 0.3}),
-    (
-        "text-classification",
-        {"model": "gru", "num_heads": None, "d_ff": None, "num_layers": 2, "dropout": 0.3},
-    ),
+    (TEXT, {"dropout": 0.3, "attention_dropout": 0.2}),
+    *((TEXT, changes) for changes in ({"word_dropout": 0.2}, {"stochastic_depth": 0.3}, GRU)),
     ("image-classification", {"patch_dropout": 0.4, "augment": "strong"}),
 ]
 
@@ -220,12 +217,9 @@ STATES = {
 
 
 TWINS = ("inference_mode", "with meta")  # of no_grad and of meta: with one task
-EACH_STATE = [
-    pytest.param(
-        name, state, marks=pytest.mark.slow if name != "text-classification" and state in TWINS else ()
-    )
-    for name in TASKS
-    for state in STATES
+EACH_STATE = [(name, state) for name in TASKS for state in STATES if name == TEXT or state not in TWINS]
+EACH_STATE += [
+    pytest.param(name, state, marks=pytest.mark.slow) for name in TASKS for state in TWINS if name != TEXT
 ]
 
 
@@ -244,11 +238,8 @@ def test_whatever_the_caller_has_set_the_numbers_are_the_same(name, state, tmp_p
             assert (again / file).read_bytes() == (folder / file).read_bytes()
     if hasattr(estimator, "explain"):
         scores = estimator.explain(data[0][0], method="gradient_x_input").scores
-        for one in (
-            (estimator, loaded, copied) if state != "meta" and state != "with meta" else (estimator, loaded)
-        ):
-            with STATES[state]():
-                np.testing.assert_array_equal(
-                    one.explain(data[0][0], method="gradient_x_input").scores, scores
-                )
-            np.testing.assert_array_equal(one.explain(data[0][0], method="gradient_x_input").scores, scores)
+        for one in (estimator, loaded) if "meta" in state else (estimator, loaded, copied):
+            for context in (STATES[state], nullcontext):
+                with context():
+                    again = one.explain(data[0][0], method="gradient_x_input").scores
+                    np.testing.assert_array_equal(again, scores)

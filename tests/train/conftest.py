@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 from glassformer.data.batching import BatchSettings
 from glassformer.data.text import TokenTable
@@ -58,28 +59,17 @@ def make_rig() -> Callable[..., Rig]:
         objective: dict[str, Any] | None = None,
         **keys: Any,
     ) -> Rig:
-        config = TextFitConfig(
-            **{
-                "epochs": 2,
-                "lr": 1e-2,
-                "batch_size": 5,
-                "batch_tokens": 0,
-                "precision": "fp32",
-                "warmup": 0.06,
-            }
-            | keys
-        )
+        usual = values("epochs=2 lr=1e-2 batch_size=5 batch_tokens=0 precision=fp32 warmup=0.06")
+        config = TextFitConfig(**usual | keys)
         torch.manual_seed(config.seed)
-        model = Bert(
-            bert(V, 14, 1, 2, 11, 17, dropout, head="classification", num_labels=CLASSES, init_std=0.2)
-        )
+        sizes = {"head": "classification", "num_labels": CLASSES, "init_std": 0.2}
+        model = Bert(bert(V, 14, 1, 2, 11, 17, dropout, **sizes))
         table = random_table(count)
         settings = BatchSettings(config.batch_size, config.batch_tokens, config.length_window)
         stream = TextStream(table, settings, config.accumulate, config.seed, torch.device("cpu"))
         targets = np.random.default_rng(7).integers(0, CLASSES, count)
-        training = Training(
-            model, optimizer(model, config, dtype), config, count_steps(stream, config.epochs)
-        )
+        steps = count_steps(stream, config.epochs)
+        training = Training(model, optimizer(model, config, dtype), config, steps)
         rig = Rig(training, stream, Classification(targets, **(objective or {})), None)
         if evaluate is not None:
             rig.evaluate = lambda: evaluate(rig)

@@ -59,33 +59,7 @@ def test_only_the_place_of_eps_tells_it_from_torch():
     assert torch.allclose(run(AdamWHat, 1e-12), run(torch.optim.AdamW, 1e-12), rtol=1e-6)
     assert not torch.allclose(run(AdamWHat, 1e-3), run(torch.optim.AdamW, 1e-3), rtol=1e-4)
     assert torch.equal(run(AdamWHat, 1e-3), run(AdamWHat, 1e-3))
-
-
-@pytest.mark.parametrize(
-    ("weight", "grad"),
-    [
-        (lambda x: x.t().contiguous().t(), lambda g: g),
-        (lambda x: x, lambda g: g.t().contiguous().t()),
-        (lambda x: x, lambda g: g[:, :1].expand(5, 3)),
-        (lambda x: x, lambda g: torch._neg_view(-g)),
-    ],
-    ids=["weight transposed", "gradient transposed", "gradient expanded", "gradient negated"],
-)
-def test_numbers_may_lie_in_memory_as_they_like(weight, grad):
-    torch.manual_seed(0)
-    start, grads = torch.randn(5, 3), [grad(torch.randn(5, 3)) for _ in range(4)]
-    ends = []
-    for w, how in ((start.clone(), torch.Tensor.contiguous), (weight(start.clone()), lambda g: g)):
-        w = torch.nn.Parameter(w)
-        optimizer = AdamWHat([w], lr=0.01)
-        for g in grads:
-            w.grad = how(g)
-            optimizer.step()
-        ends.append(w.detach())
-    assert torch.allclose(*ends, rtol=1e-5)
-
-
-def test_nothing_is_written_beside_a_weight_that_is_a_part_of_a_tensor():
+    # nothing is written beside a weight that is a part of a tensor
     torch.manual_seed(0)
     whole, grad = torch.ones(5, 7), torch.randn(5, 3)
     w = torch.nn.Parameter(whole[:, :3])
@@ -97,6 +71,30 @@ def test_nothing_is_written_beside_a_weight_that_is_a_part_of_a_tensor():
     torch.testing.assert_close(
         whole[:, :3], 1 - 0.1 * grad.sign(), rtol=0, atol=1e-3
     )  # the first step is the rate
+
+
+LAYOUTS = {
+    "weight transposed": (lambda x: x.t().contiguous().t(), lambda g: g),
+    "gradient transposed": (lambda x: x, lambda g: g.t().contiguous().t()),
+    "gradient expanded": (lambda x: x, lambda g: g[:, :1].expand(5, 3)),
+    "gradient negated": (lambda x: x, lambda g: torch._neg_view(-g)),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_numbers_may_lie_in_memory_as_they_like(layout):
+    torch.manual_seed(0)
+    weight, grad = LAYOUTS[layout]
+    start, grads = torch.randn(5, 3), [grad(torch.randn(5, 3)) for _ in range(4)]
+    ends = []
+    for w, how in ((start.clone(), torch.Tensor.contiguous), (weight(start.clone()), lambda g: g)):
+        w = torch.nn.Parameter(w)
+        optimizer = AdamWHat([w], lr=0.01)
+        for g in grads:
+            w.grad = how(g)
+            optimizer.step()
+        ends.append(w.detach())
+    assert torch.allclose(*ends, rtol=1e-5)
 
 
 def test_a_step_is_seen_by_autograd_and_its_closure_has_gradients():

@@ -112,30 +112,14 @@ def test_little_padding_is_left_for_attention(limits):
     assert 1 - real / padded <= 0.03
 
 
-def test_a_text_longer_than_the_budget_stands_alone():
-    lengths = np.array([3, 90, 4, 5, 70, 70])
-    assert [b.tolist() for b in split_batches(np.arange(6), lengths, BatchSettings(0, 50))] == [
-        [0],
-        [1],
-        [2, 3],
-        [4],
-        [5],
-    ]
-
-
-def test_steps_of_several_batches():
-    batches = [np.array([i]) for i in range(7)]
-    assert [[b.item() for b in step] for step in accumulation_groups(batches, 3)] == [
-        [0, 1, 2],
-        [3, 4, 5],
-        [6],
-    ]
-
-
-@pytest.mark.parametrize("limits", [(0, 0), (-1, 8), (8, -1)])
-def test_limits_that_cannot_be(limits):
-    with pytest.raises(ConfigError, match="cannot both be 0, nor negative"):
-        BatchSettings(*limits)
+def test_a_text_longer_than_the_budget_stands_alone_and_steps_have_several_batches():
+    batches = split_batches(np.arange(6), np.array([3, 90, 4, 5, 70, 70]), BatchSettings(0, 50))
+    assert [b.tolist() for b in batches] == [[0], [1], [2, 3], [4], [5]]
+    assert [len(step) for step in accumulation_groups(batches, 2)] == [2, 2, 1]
+    assert [batch for step in accumulation_groups(batches, 2) for batch in step] == batches
+    for limits in ((0, 0), (-1, 8), (8, -1)):
+        with pytest.raises(ConfigError, match="cannot both be 0, nor negative"):
+            BatchSettings(*limits)
 
 
 @pytest.mark.parametrize("with_segments", [False, True])
@@ -149,10 +133,8 @@ def test_packing_texts(with_segments):
     assert batch.ids.dtype == torch.int64
     assert batch.packing == Packing((5, 3))
     assert batch.index.tolist() == [2, 0]
-    if with_segments:
-        assert batch.segments.tolist() == [0, 1, 0, 1, 0, 0, 1, 0]
-    else:
-        assert batch.segments is None
+    found = None if batch.segments is None else batch.segments.tolist()
+    assert found == ([0, 1, 0, 1, 0, 0, 1, 0] if with_segments else None)
 
 
 def test_a_gpu_takes_more_tokens_at_a_time_and_fewer_the_wider_a_beam_is():

@@ -79,35 +79,20 @@ def test_checkpoints_come_when_due_and_at_the_end(make_rig, tmp_path, every, sav
         assert on_disk == [s for s in saved if s <= step][-2:]
 
 
-def test_how_many_checkpoints_are_kept(make_rig, tmp_path):
-    drive(make_rig(), Checkpoints(tmp_path, 1, keep_last=4))
-    assert [step for step, _ in list_states(tmp_path)] == [7, 8, 9, 10]
-
-
 def test_an_early_stop_is_saved(make_rig, tmp_path):
     def evaluate(rig):
         return {"loss": 1.0, "accuracy": 0.5, "macro_f1": 0.5}
 
-    drive(
-        make_rig(epochs=9, early_stopping=2, evaluate=evaluate, evaluate_every=2), Checkpoints(tmp_path, 100)
-    )
-    assert [step for step, _ in list_states(tmp_path)] == [6]
-    again = make_rig(epochs=9, early_stopping=2, evaluate=evaluate, evaluate_every=2)
+    settings = {"epochs": 9, "early_stopping": 2, "evaluate": evaluate, "evaluate_every": 2}
+    drive(make_rig(**settings), Checkpoints(tmp_path, 1, keep_last=4))
+    assert [step for step, _ in list_states(tmp_path)] == [3, 4, 5, 6]
+    again = make_rig(**settings)
     again.training.load(tmp_path)
     assert again.training.finished
     assert again.steps() == []
 
 
 def test_history_file_has_one_record_a_line(make_rig, tmp_path):
-    file, rig = tmp_path / "history.jsonl", make_rig()
-    seen = []
-    drive(rig, HistoryFile(file), At(3, lambda: seen.append(file.read_text().count("\n"))))
-    assert seen == [3]  # written as it happens
-    assert [json.loads(line) for line in file.read_text().splitlines()] == rig.training.history
-    assert len(rig.training.history) == 12
-
-
-def test_a_copy_of_hard_links_keeps_its_history(make_rig, tmp_path):
     """Backups are made with ``cp -al``, before a resume or in the middle of a run."""
     file, early, middle = tmp_path / "history.jsonl", tmp_path / "early", tmp_path / "middle"
     file.write_text('{"kind": "step"}\n')
@@ -117,6 +102,8 @@ def test_a_copy_of_hard_links_keeps_its_history(make_rig, tmp_path):
     assert early.read_text() == '{"kind": "step"}\n'
     assert middle.read_bytes() == kept[0]
     assert [json.loads(line) for line in file.read_text().splitlines()] == rig.training.history
+    assert len(rig.training.history) == 12
+    assert kept[0].count(b"\n") == 3  # written as it happens
 
 
 def test_history_file_is_cut_back_to_the_checkpoint(make_rig, tmp_path):
@@ -160,7 +147,7 @@ def test_a_signal_finishes_the_step_saves_and_says_so(make_rig, tmp_path, number
     assert all(torch.equal(w, whole.weights()[n]) for n, w in again.weights().items())
 
 
-def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
+def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path, monkeypatch):
     rig, stop = make_rig(), StopOnSignal(tmp_path)
 
     def twice():
@@ -171,9 +158,7 @@ def test_a_second_ctrl_c_stops_at_once(make_rig, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         drive(rig, At(4, twice), stop)
     assert list_states(tmp_path) == []
-
-
-def test_a_signal_after_a_saved_step_writes_it_once(make_rig, tmp_path, monkeypatch):
+    # a signal after a saved step writes it once
     saves = []
     monkeypatch.setattr(state, "save_state", lambda *a, **k: saves.append(a[1]) or save_state(*a, **k))
     rig, stop = make_rig(), StopOnSignal(tmp_path)
@@ -182,15 +167,22 @@ def test_a_signal_after_a_saved_step_writes_it_once(make_rig, tmp_path, monkeypa
     assert saves == [3]
 
 
-def test_a_signal_at_the_very_end_lets_training_end(make_rig, tmp_path):
+def test_handlers_come_back_when_training_fails(make_rig, tmp_path):
+    before = signal.getsignal(signal.SIGTERM)
+
+    def fail():
+        raise RuntimeError("on purpose")
+
+    with pytest.raises(RuntimeError, match="on purpose"):
+        drive(make_rig(), At(2, fail), StopOnSignal(tmp_path))
+    assert signal.getsignal(signal.SIGTERM) == before
+    # a signal at the very end lets training end
     rig, stop = make_rig(), StopOnSignal(tmp_path)
     before = signal.getsignal(signal.SIGINT)
     drive(rig, At(10, lambda: send(signal.SIGINT, stop)), stop)
     assert rig.training.finished
     assert signal.getsignal(signal.SIGINT) == before
-
-
-def test_other_threads_train_without_signals(make_rig, tmp_path):
+    # other threads train without signals
     failures = []
 
     def work():
@@ -205,17 +197,6 @@ def test_other_threads_train_without_signals(make_rig, tmp_path):
     thread.join()
     assert not failures
     assert signal.getsignal(signal.SIGINT) == before
-
-
-def test_handlers_come_back_when_training_fails(make_rig, tmp_path):
-    before = signal.getsignal(signal.SIGTERM)
-
-    def fail():
-        raise RuntimeError("on purpose")
-
-    with pytest.raises(RuntimeError, match="on purpose"):
-        drive(make_rig(), At(2, fail), StopOnSignal(tmp_path))
-    assert signal.getsignal(signal.SIGTERM) == before
 
 
 class Clock:
@@ -248,6 +229,13 @@ def test_a_log_of_many_short_epochs_has_its_end_and_the_best(make_rig, monkeypat
     assert lines[1].endswith("tokens/s")
     assert " left)" not in lines[1]
     assert "(best)" not in lines[2]
+    # a log has a line every half minute
+    lines = log_of(make_rig(epochs=8), monkeypatch, seconds=10.0)  # a step takes a look or two, a line more
+    steps = [line for line in lines if line.startswith("step ")]
+    assert 8 <= len(steps) <= 20
+    assert all(" left)" in line for line in steps[:-1])
+    assert steps[-1].startswith("step 40/40")
+    assert len([line for line in lines if line.startswith("epoch ")]) == 8  # each longer than half a minute
 
 
 def test_the_best_epoch_that_a_log_passed_over_is_named_as_such(make_rig, monkeypatch):
@@ -257,29 +245,18 @@ def test_the_best_epoch_that_a_log_passed_over_is_named_as_such(make_rig, monkey
         return {"loss": 0.25, "accuracy": next(shares), "macro_f1": 0.5}
 
     lines = log_of(make_rig(epochs=36, evaluate=evaluate), monkeypatch)
-    assert [line.split()[:2] for line in lines if "step" not in line] == [
-        ["epoch", "1"],
-        ["best:", "epoch"],
-        ["epoch", "36"],
-    ]
+    begun = [" ".join(line.split()[:2]) for line in lines if "step" not in line]
+    assert begun == ["epoch 1", "best: epoch", "epoch 36"]
     assert lines[2].startswith("best: epoch 3 ")
-
-
-def test_a_log_has_a_line_every_half_minute(make_rig, monkeypatch):
-    lines = log_of(make_rig(epochs=8), monkeypatch, seconds=10.0)  # a step takes a look or two, a line more
-    steps = [line for line in lines if line.startswith("step ")]
-    assert 8 <= len(steps) <= 20
-    assert all(" left)" in line for line in steps[:-1])
-    assert steps[-1].startswith("step 40/40")
-    assert len([line for line in lines if line.startswith("epoch ")]) == 8  # each longer than half a minute
 
 
 def test_a_log_may_have_every_line(make_rig, monkeypatch):
     lines = log_of(make_rig(epochs=8), monkeypatch, every=0.0)
-    assert [line.split()[1] for line in lines if line.startswith("step ")] == [
-        f"{n}/40" for n in range(1, 41)
-    ]
-    assert len([line for line in lines if line.startswith("epoch ")]) == 8
+    steps = [line.split()[1] for line in lines if line.startswith("step ")]
+    assert steps == [f"{n}/40" for n in range(1, 41)]
+    epochs = [line for line in lines if line.startswith("epoch ")]  # without held-out data too
+    assert [line.split()[1] for line in epochs] == [*"12345678"]
+    assert all("  train loss " in line and "  train accuracy " in line for line in epochs)
 
 
 def test_a_bar_in_a_notebook_is_one_output_that_is_replaced(make_rig, monkeypatch):
@@ -337,9 +314,7 @@ def test_what_chooses_the_weights_leads_the_line(lines):
     epochs = lines("loss", (0.9, 0.875, 0.5), (0.8, 0.75, 0.5), (0.95, 0.9, 0.5))
     assert "validation loss 0.8000  (best)  accuracy 0.7500" in epochs[1]
     assert "(best)" not in epochs[2]
-
-
-def test_a_line_that_was_there_does_not_come_again(lines):
+    # a line that was there does not come again
     epochs = lines("macro_f1", (0.9, 0.5, 0.5), (0.8, 0.875, 0.625), (0.7, 0.75, 0.25), (0.7, 0.75, 0.25))
     assert [line.split()[1] for line in epochs] == [*"1234"]
 
@@ -351,15 +326,7 @@ def test_how_long_a_training_goes_on(seconds, said):
     assert time_left(seconds) == said
 
 
-def test_progress_without_held_out_data_has_a_line_an_epoch_too(make_rig):
-    stream = io.StringIO()
-    drive(make_rig(epochs=3), Progress(stream, every=0.0))
-    epochs = [line for line in stream.getvalue().splitlines() if line.startswith("epoch ")]
-    assert [line.split()[1] for line in epochs] == ["1", "2", "3"]
-    assert all("  train loss " in line and "  train accuracy " in line for line in epochs)
-
-
-def test_what_is_judged_is_counted_by_a_bar_or_by_lines_of_a_log():
+def test_what_is_judged_is_counted_by_a_bar_or_by_lines_of_a_log(make_rig):
     class Terminal(io.StringIO):
         def isatty(self):
             return True
@@ -380,9 +347,7 @@ def test_what_is_judged_is_counted_by_a_bar_or_by_lines_of_a_log():
         told(2)
     assert "judging" in terminal.getvalue()
     assert "7/7" in terminal.getvalue()
-
-
-def test_a_callback_may_leave_everything_out(make_rig):
+    # a callback may leave everything out
     rig = make_rig()
     drive(rig, Callback())
     assert rig.training.finished

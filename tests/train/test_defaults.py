@@ -5,9 +5,11 @@ import warnings
 import numpy as np
 import pytest
 from sklearn.model_selection import train_test_split
+from tests.commands import values
 from tests.stopping import StopAt
 
 import glassformer as gf
+from glassformer.checkpoints.settings import resolved_settings
 from glassformer.errors import FewStepsWarning, HighRateWarning, IdleSettingWarning
 from glassformer.train.config import (
     AUTO_KEYS,
@@ -40,6 +42,22 @@ def test_many_classes_want_a_higher_rate_and_more_steps_from_a_solved_head():
     assert (many["lr"], many["epochs"]) == (4e-4, 4)
     assert auto_values(ClassifierFitConfig(), "solved", 384, 9001, 151)["lr"] == 4e-4  # and no more
     assert auto_values(ClassifierFitConfig(), "pretrained", 384, 9001, 77) == few
+    # a solved head has nothing to learn unless it is told to
+    out = auto_values(ClassifierFitConfig(), "solved head", 384, 97)
+    assert (out["lr"], out["epochs"], out["warmup"]) == (0.0, 1, 0.0)
+    assert auto_values(ClassifierFitConfig(epochs=5), "solved head", 384, 97)["lr"] == DEFAULTS["head"].lr
+    # what is given stays
+    given = {"epochs": 2, "lr": 3e-4, "batch_size": 5, "warmup": 0.0}
+    assert auto_values(ClassifierFitConfig(**given), "pretrained", 384, 97) == {}
+    out = auto_values(ClassifierFitConfig(batch_size=0), "encoder", 128, 97)
+    assert "batch_size" not in out
+    assert out["epochs"] > 3
+    # wider models get lower rates
+    for kind in ("pretrained", "encoder", "adapter"):
+        rates = [DEFAULTS[kind].rate(d) for d in (64, 128, 384, 768, 1024)]
+        assert rates == sorted(rates, reverse=True)
+        assert rates[0] > rates[-1]
+    assert 2e-5 <= DEFAULTS["pretrained"].rate(768) <= 5e-5  # Devlin et al. 2019, A.3
 
 
 @pytest.mark.parametrize("kind", [kind for kind in DEFAULTS if kind != "solved head"])
@@ -56,12 +74,6 @@ def test_every_number_of_examples_gets_steps_enough_and_not_too_many(kind, examp
     )
 
 
-def test_a_solved_head_has_nothing_to_learn_unless_it_is_told_to():
-    out = auto_values(ClassifierFitConfig(), "solved head", 384, 97)
-    assert (out["lr"], out["epochs"], out["warmup"]) == (0.0, 1, 0.0)
-    assert auto_values(ClassifierFitConfig(epochs=5), "solved head", 384, 97)["lr"] == DEFAULTS["head"].lr
-
-
 @pytest.mark.parametrize("given", [{"epochs": 3}, {"epochs": 1}, {"epochs": 7, "lr": 1e-3}])
 @pytest.mark.parametrize("examples", [64, 97, 1009])
 def test_batches_make_up_for_few_epochs(given, examples):
@@ -69,25 +81,6 @@ def test_batches_make_up_for_few_epochs(given, examples):
     assert not set(out) & set(given)
     smallest = out["batch_size"] == BATCH_SIZES[-1]
     assert steps(out, given, examples) >= TOTAL_STEPS or smallest
-
-
-def test_what_is_given_stays():
-    given = {"epochs": 2, "lr": 3e-4, "batch_size": 5, "warmup": 0.0}
-    assert auto_values(ClassifierFitConfig(**given), "pretrained", 384, 97) == {}
-
-
-def test_wider_models_get_lower_rates():
-    for kind in ("pretrained", "encoder", "adapter"):
-        rates = [DEFAULTS[kind].rate(d) for d in (64, 128, 384, 768, 1024)]
-        assert rates == sorted(rates, reverse=True)
-        assert rates[0] > rates[-1]
-    assert 2e-5 <= DEFAULTS["pretrained"].rate(768) <= 5e-5  # Devlin et al. 2019, A.3
-
-
-def test_batches_by_tokens_stay_so():
-    out = auto_values(ClassifierFitConfig(batch_size=0), "encoder", 128, 97)
-    assert "batch_size" not in out
-    assert out["epochs"] > 3
 
 
 @pytest.mark.parametrize(
@@ -126,6 +119,12 @@ def test_what_was_chosen_is_kept_shown_and_chosen_again(tmp_path):
     assert np.array_equal(
         told.predict_proba(TEXTS), clf.predict_proba(TEXTS)
     )  # the same training, bit for bit
+    # what is set after a fit is in the recipe
+    clf = gf.TextClassifier("encoder-mini", epochs=1, **SMALL).fit(TEXTS[:37], LABELS[:37])
+    clf.set_params(lr=0.125, epochs=7)
+    (tmp_path / "r.toml").write_text(clf.to_recipe("r"))
+    told = gf.TextClassifier.from_recipe(tmp_path / "r.toml")
+    assert (told.lr, told.epochs, told.batch_size) == (0.125, 7, clf.chosen_["batch_size"])
 
 
 def test_a_resumed_training_goes_on_with_what_was_chosen(tmp_path):
@@ -140,27 +139,43 @@ def test_a_resumed_training_goes_on_with_what_was_chosen(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("kind", "given", "said"),
     [
         (
-            {"epochs": 1, "batch_size": 32},
+            FewStepsWarning,
+            "epochs=1 batch_size=32",
             "2 optimizer steps are too few to learn from (epochs = 1, batch_size = 32); raise",
         ),
-        ({"epochs": 1}, "31 optimizer steps are too few to learn from (epochs = 1); raise epochs, or"),
-        ({"epochs": 3}, None),
-        ({}, None),
+        (
+            FewStepsWarning,
+            "epochs=1",
+            "31 optimizer steps are too few to learn from (epochs = 1); raise epochs, or",
+        ),
+        (FewStepsWarning, "epochs=3", None),
+        (FewStepsWarning, "", None),
+        (IdleSettingWarning, "epochs=3 lr=0.0", "lr = 0 changes no weight; raise it"),
+        (
+            IdleSettingWarning,
+            "epochs=3 early_stopping=3",
+            "early_stopping = 3 stops nothing without validation data; give validation, or",
+        ),
+        (IdleSettingWarning, "epochs=3 early_stopping=3 validation_fraction=0.2", None),
+        (IdleSettingWarning, "epochs=3 lr=1e-3", None),
     ],
 )
-def test_too_few_steps_are_warned_of(given, said):
-    clf = gf.TextClassifier("encoder-mini", **SMALL, **given)
+def test_too_few_steps_and_idle_settings_are_warned_of(kind, given, said):
+    clf = gf.TextClassifier("encoder-mini", **SMALL, **values(given))
     with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", FewStepsWarning)
+        warnings.simplefilter("always", kind)
         clf.fit(TEXTS[:61], LABELS[:61])
-    told = [str(w.message) for w in found if w.category is FewStepsWarning]
+    told = [w for w in found if w.category is kind]
     assert len(told) == (said is not None)
     if said:
-        assert told[0].startswith(said)
-        assert found[0].filename == __file__  # the line that called fit
+        assert str(told[0].message).startswith(said)
+        assert told[0].filename == __file__  # the line that called fit
+
+
+SLOW = [("encoder-small", {"epochs": 3}), ("textcnn", {}), ("lstm", {}), ("lstm", {"epochs": 3})]
 
 
 @pytest.mark.parametrize(
@@ -168,10 +183,7 @@ def test_too_few_steps_are_warned_of(given, said):
     [
         ("encoder-small", {}),
         ("textcnn", {"epochs": 3}),
-        pytest.param("encoder-small", {"epochs": 3}, marks=pytest.mark.slow),
-        pytest.param("textcnn", {}, marks=pytest.mark.slow),
-        pytest.param("lstm", {}, marks=pytest.mark.slow),
-        pytest.param("lstm", {"epochs": 3}, marks=pytest.mark.slow),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in SLOW),
     ],
 )
 def test_the_defaults_learn_what_a_bag_of_words_learns(model, given):
@@ -182,20 +194,15 @@ def test_the_defaults_learn_what_a_bag_of_words_learns(model, given):
     assert clf.score(held, held_labels) >= 0.95
 
 
-def test_hostile_values_of_what_was_chosen(tmp_path):
-    from glassformer.checkpoints.settings import resolved_settings as read
+HOSTILE = [["lr"], {str(i): 1 for i in range(99)}]
+HOSTILE += [{"lr": wrong} for wrong in ("fast", float("nan"), True, -1)]
 
-    assert read({}, "x") == {}
-    for wrong in (
-        ["lr"],
-        {"lr": "fast"},
-        {"lr": float("nan")},
-        {"lr": True},
-        {"lr": -1},
-        {str(i): 1 for i in range(99)},
-    ):
+
+def test_hostile_values_of_what_was_chosen():
+    assert resolved_settings({}, "x") == {}
+    for wrong in HOSTILE:
         with pytest.raises(gf.errors.CheckpointError, match="chosen"):
-            read({"chosen": wrong}, "x")
+            resolved_settings({"chosen": wrong}, "x")
 
 
 @pytest.mark.parametrize("given", [{}, {"batch_size": 0}, {"batch_size": 32}, {"batch_size": 5}])
@@ -204,38 +211,6 @@ def test_accumulated_batches_are_one_step(given, accumulate):
     out = given | auto_values(ClassifierFitConfig(accumulate=accumulate, **given), "pretrained", 384, 37)
     each = (out["batch_size"] or 32) * accumulate
     assert out["epochs"] * -(-37 // each) >= MIN_STEPS
-
-
-def test_what_is_set_after_a_fit_stands_in_the_recipe(tmp_path):
-    clf = gf.TextClassifier("encoder-mini", epochs=1, **SMALL).fit(TEXTS[:37], LABELS[:37])
-    clf.set_params(lr=0.125, epochs=7)
-    (tmp_path / "r.toml").write_text(clf.to_recipe("r"))
-    told = gf.TextClassifier.from_recipe(tmp_path / "r.toml")
-    assert (told.lr, told.epochs, told.batch_size) == (0.125, 7, clf.chosen_["batch_size"])
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"lr": 0.0}, "lr = 0 changes no weight; raise it"),
-        (
-            {"early_stopping": 3},
-            "early_stopping = 3 stops nothing without validation data; give validation, or",
-        ),
-        ({"early_stopping": 3, "validation_fraction": 0.2}, None),
-        ({"lr": 1e-3}, None),
-    ],
-)
-def test_settings_that_do_nothing_are_warned_of(given, said):
-    clf = gf.TextClassifier("encoder-mini", epochs=3, **SMALL, **given)
-    with warnings.catch_warnings(record=True) as found:
-        warnings.simplefilter("always", IdleSettingWarning)
-        clf.fit(TEXTS[:61], LABELS[:61])
-    told = [w for w in found if w.category is IdleSettingWarning]
-    assert len(told) == (said is not None)
-    if said:
-        assert str(told[0].message).startswith(said)
-        assert told[0].filename == __file__
 
 
 @pytest.mark.parametrize(("lr", "said"), [(0.1, False), (2.0, True), (None, False)])

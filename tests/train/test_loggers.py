@@ -1,13 +1,16 @@
 """Logs of a training, read back by their own tools: TensorBoard's event files and MLflow's store."""
 
+import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from glassformer.errors import ConfigError
 from glassformer.train.callbacks import Checkpoints, Interrupted, run_with
 from glassformer.train.loggers import MLflow, TensorBoard, loggers, record_metrics
+from glassformer.train.state import History
 
 from .conftest import Rig
 
@@ -94,14 +97,8 @@ def test_mlflow_has_every_record_of_the_history(make_rig, tmp_path: Path, mlflow
     assert run.info.status == "FINISHED"
     assert run.data.params == {"lr": "0.01", "note": "x" * 500}
     client = mlflow.tracking.MlflowClient()
-    found = {
-        name: [
-            (m.step, m.value)
-            for m in sorted(client.get_metric_history(run.info.run_id, name), key=lambda m: m.step)
-        ]
-        for name in run.data.metrics
-    }
-    assert found == as_logged(rig)
+    found = {name: client.get_metric_history(run.info.run_id, name) for name in run.data.metrics}
+    assert {name: sorted((m.step, m.value) for m in own) for name, own in found.items()} == as_logged(rig)
 
 
 def test_mlflow_goes_on_in_the_run_of_a_folder(make_rig, tmp_path: Path, mlflow):
@@ -134,15 +131,12 @@ def test_an_open_run_of_the_program_is_used_and_left_open(make_rig, mlflow):
 
 
 @pytest.mark.parametrize(("name", "package"), [("tensorboard", "tensorboard"), ("mlflow", "mlflow")])
-def test_a_missing_package_is_one_line(name, package, tmp_path: Path, monkeypatch):
+def test_what_cannot_be_logged_is_one_line(name, package, tmp_path: Path, monkeypatch):
     monkeypatch.setattr("glassformer.train.loggers.find_spec", lambda found: None)
     with pytest.raises(
         ConfigError, match=rf"{package} is not installed.*pip install 'glassformer\[{name}\]'"
     ):
         loggers([name], tmp_path)
-
-
-def test_an_unknown_log_is_answered_with_the_nearest(tmp_path: Path):
     with pytest.raises(ConfigError, match="tensorboard"):
         loggers(["tensorbord"], tmp_path)
 
@@ -154,3 +148,56 @@ def test_nothing_is_logged_unasked(make_rig, tmp_path: Path, monkeypatch):
     drive(make_rig())
     assert not {m for m in set(sys.modules) - before if m.startswith(("tensorboard", "mlflow"))}
     assert list(tmp_path.iterdir()) == []
+
+
+# --- the history: few bytes per step, the same records --------------------------------------------
+
+
+def step(i: int) -> dict:
+    counted = {"step": i, "epoch": i // 7, "loss": 1 / (i + 3), "lr": 1e-3 * i}
+    return {"kind": "step", **counted, "tokens": 2**40 + i, "seconds": i / 1000}
+
+
+def records(count: int) -> list[dict]:
+    """Steps; after every third an evaluation, some of them two in a row, and steps of another form."""
+    out = []
+    for i in range(count):
+        out.append(step(i))
+        if i % 3 == 2:
+            out += [{"kind": "evaluation", "step": i, "accuracy": 0.5, "best": False}] * (1 + i % 2)
+        if i % 5 == 4:
+            out += [step(i) | {"pairs": 3}, step(i) | {"loss": 2}, {"step": 1, "kind": "step"}]
+    return out
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 23])
+def test_what_comes_out_is_what_went_in(count):
+    wanted = records(count)
+    history = History(wanted)
+    assert len(history) == len(wanted)
+    assert json.dumps(list(history)) == json.dumps(wanted)  # order of keys and types too
+    assert history == wanted
+    assert wanted == history
+    assert history != [*wanted, step(0)]
+    for i in range(-len(wanted), len(wanted)):
+        assert history[i] == wanted[i]
+    for part in (slice(None), slice(-5, None), slice(3, 17, 4), slice(9, 2), slice(None, None, -1)):
+        assert history[part] == wanted[part]
+    with pytest.raises(IndexError):
+        history[len(wanted)]
+
+
+def test_it_comes_back_from_a_checkpoint():
+    wanted = records(23)
+    history = History(wanted)
+    again = History.restore(json.loads(json.dumps(history.other_records())), history.tensors())
+    assert json.dumps(list(again)) == json.dumps(wanted)
+    again.append(step(99))
+    history.append(step(99))
+    assert again == history
+    assert History.restore(wanted, {}) == wanted  # as checkpoints of format 1 have it
+    # a step takes few bytes
+    history = History(step(i) for i in range(1000))
+    assert sum(t.numel() * t.element_size() for t in history.tensors().values()) == 48_000
+    assert history.other_records() == {"places": [], "others": []}
+    assert np.isclose(history.tensors()["history/loss"].sum(), sum(r["loss"] for r in history))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from tests.commands import values
 
 from glassformer.errors import GlassformerError
 from glassformer.train.loop import run
@@ -32,19 +33,14 @@ def total_gradient(rig):
     return dict(zip(names, torch.autograd.grad(out.loss, params), strict=True)), float(out.loss.detach())
 
 
-@pytest.mark.parametrize(
-    "keys",
-    [
-        {"batch_size": 5},
-        {"batch_size": 5, "accumulate": 2},
-        {"batch_size": 0, "batch_tokens": 40},
-        {"batch_size": 4, "batch_tokens": 19, "accumulate": 3},
-        {"batch_size": 23},
-    ],
-)
+UNEVEN = """batch_size=5; batch_size=5 accumulate=2; batch_size=0 batch_tokens=40;
+    batch_size=4 batch_tokens=19 accumulate=3; batch_size=23"""
+
+
+@pytest.mark.parametrize("keys", UNEVEN.split(";"))
 def test_every_sequence_weighs_the_same(make_rig, keys):
     """However uneven the batches: the steps of an epoch add up to the gradient of the whole."""
-    rig = make_rig(epochs=1, optimizer=Recorder, **keys)
+    rig = make_rig(epochs=1, optimizer=Recorder, **values(keys))
     wanted, loss = total_gradient(rig)
     infos = rig.steps()
     seen = rig.training.optimizer.seen
@@ -99,6 +95,13 @@ def test_it_learns(make_rig):
     last = [r for r in rig.training.history if r["kind"] == "evaluation"][-1]
     assert last["train_accuracy"] == 1.0
     assert last["train_loss"] < 0.05
+    # the order of epochs differs and is the seed's
+    stream = make_rig(seed=3).stream
+    orders = [
+        np.concatenate([np.concatenate(step) for step in stream.steps(epoch)]).tolist() for epoch in (0, 1, 0)
+    ]
+    assert orders[0] == orders[2] != orders[1]
+    assert make_rig(seed=4).stream.steps(0)[0][0].tolist() != stream.steps(0)[0][0].tolist()
 
 
 def test_train_figures_are_those_of_the_epoch_so_far(make_rig):
@@ -112,15 +115,6 @@ def test_train_figures_are_those_of_the_epoch_so_far(make_rig):
     for record in judged:
         assert record["train_loss"] == pytest.approx(loss / 23, rel=1e-5)
         assert record["train_accuracy"] == pytest.approx(out.correct / 23)
-
-
-def test_order_of_epochs_differs_and_is_the_seeds(make_rig):
-    stream = make_rig(seed=3).stream
-    orders = [
-        np.concatenate([np.concatenate(step) for step in stream.steps(epoch)]).tolist() for epoch in (0, 1, 0)
-    ]
-    assert orders[0] == orders[2] != orders[1]
-    assert make_rig(seed=4).stream.steps(0)[0][0].tolist() != stream.steps(0)[0][0].tolist()
 
 
 def test_a_loss_that_is_not_finite_is_an_error_that_names_the_step(make_rig):
@@ -208,7 +202,13 @@ def test_of_equal_scores_the_lowest_loss_is_kept(make_rig, monitor):
     assert all(torch.equal(w, kept[40][n]) for n, w in rig.training.final_weights().items())
 
 
-def test_a_tie_does_not_postpone_the_stop(make_rig):
+def test_the_last_weights_where_none_are_kept(make_rig):
+    rig = make_rig(epochs=3, keep_best=False, evaluate=scripted([0.9, 0.1, 0.1]))
+    rig.steps()
+    assert rig.training.best_weights is None
+    masters = rig.training.optimizer.masters
+    assert all(torch.equal(w, masters[n]) for n, w in rig.training.final_weights().items())
+    # a tie does not postpone the stop
     losses = iter([0.9, 0.8, 0.7, 0.6, 0.5])
     rig = make_rig(
         epochs=5,
@@ -217,14 +217,13 @@ def test_a_tie_does_not_postpone_the_stop(make_rig):
     )
     assert rig.steps()[-1].step == 15
     assert (rig.training.best_step, rig.training.best_loss) == (15, 0.7)
-
-
-def test_the_last_weights_where_none_are_kept(make_rig):
-    rig = make_rig(epochs=3, keep_best=False, evaluate=scripted([0.9, 0.1, 0.1]))
+    # without validation data only training is judged
+    rig = make_rig(epochs=2, early_stopping=1)
     rig.steps()
+    keys = {"kind", "step", "epoch", "train_loss", "train_accuracy", "best"}
+    assert [set(r) for r in judged(rig)] == [keys] * 2
+    assert not any(r["best"] for r in judged(rig))
     assert rig.training.best_weights is None
-    masters = rig.training.optimizer.masters
-    assert all(torch.equal(w, masters[n]) for n, w in rig.training.final_weights().items())
 
 
 @pytest.mark.parametrize(
@@ -245,29 +244,15 @@ def test_early_stopping(make_rig, patience, scores, stop):
     assert rig.steps() == []
 
 
-def test_evaluation_every_so_many_steps(make_rig):
-    rig = make_rig(epochs=2, evaluate_every=3, evaluate=scripted([0.1, 0.2, 0.3, 0.2]))
+@pytest.mark.parametrize(("every", "at", "best"), [(3, [3, 6, 9, 10], 9), (4, [4, 8, 10], 10)])
+def test_evaluation_every_so_many_steps_and_of_the_last_weights(make_rig, every, at, best):
+    scores = {3: [0.1, 0.2, 0.3, 0.2], 4: [0.1, 0.2, 0.3]}[every]
+    rig = make_rig(epochs=2, evaluate_every=every, evaluate=scripted(scores))
     infos = rig.steps()
-    assert [i.step for i in infos if i.evaluation is not None] == [3, 6, 9, 10]
-    assert [(r["step"], r["epoch"]) for r in judged(rig)] == [(3, 0), (6, 1), (9, 1), (10, 1)]
+    assert [i.step for i in infos if i.evaluation is not None] == at
+    assert [(r["step"], r["epoch"]) for r in judged(rig)] == [(step, int(step > 5)) for step in at]
     assert all(0 <= r["train_accuracy"] <= 1 for r in judged(rig))
-
-
-def test_the_last_weights_are_judged_whatever_the_interval(make_rig):
-    rig = make_rig(epochs=2, evaluate_every=4, evaluate=scripted([0.1, 0.2, 0.3]))
-    infos = rig.steps()
-    assert [i.step for i in infos if i.evaluation is not None] == [4, 8, 10]
-    assert rig.training.best_step == 10
-
-
-def test_without_validation_data_only_training_is_judged(make_rig):
-    rig = make_rig(epochs=2, early_stopping=1)
-    rig.steps()
-    assert [set(r) for r in judged(rig)] == [
-        {"kind", "step", "epoch", "train_loss", "train_accuracy", "best"}
-    ] * 2
-    assert not any(r["best"] for r in judged(rig))
-    assert rig.training.best_weights is None
+    assert rig.training.best_step == best
 
 
 def test_judging_does_not_disturb_training(make_rig):

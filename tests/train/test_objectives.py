@@ -11,7 +11,14 @@ from torch.nn import functional as F
 from glassformer.data.batching import TextBatch
 from glassformer.errors import ConfigError
 from glassformer.packing import Packing
-from glassformer.train.objectives import Classification, InputMasking, class_weights
+from glassformer.train.objectives import (
+    BinaryCrossEntropy,
+    Classification,
+    InputMasking,
+    SquaredError,
+    class_weights,
+    mixed_targets,
+)
 
 N, C = 13, 5
 TARGETS = np.random.default_rng(3).integers(0, C, N)
@@ -76,21 +83,13 @@ def test_weights_multiply_each_loss():
         LOGITS.float(), torch.from_numpy(TARGETS[INDEX]), label_smoothing=0.1, reduction="none"
     )
     torch.testing.assert_close(out.loss, (losses * torch.from_numpy(weights[INDEX])).sum())
-
-
-def test_a_weight_of_0_is_an_absent_example():
+    # a weight of 0 is an absent example
     weights = np.ones(N, np.float32)
     weights[INDEX[0]] = 0.0
     model = Fixed()
     _, gradient = loss_and_gradient(model, Classification(TARGETS, weights))
     assert not gradient[0].any()
     assert bool(gradient[1:].any(1).all())
-
-
-def test_counts():
-    out = Classification(TARGETS)(Fixed(), batch())
-    assert out.count == len(INDEX)
-    assert out.correct == int((LOGITS.argmax(1).numpy() == TARGETS[INDEX]).sum())
 
 
 def test_logits_of_any_format_are_judged_in_fp32():
@@ -100,6 +99,14 @@ def test_logits_of_any_format_are_judged_in_fp32():
     assert out.loss.dtype == torch.float32
     wanted = F.cross_entropy(model.logits.float(), torch.from_numpy(TARGETS[INDEX]), reduction="sum")
     torch.testing.assert_close(out.loss, wanted)
+    out = Classification(TARGETS)(Fixed(), batch())
+    assert out.count == len(INDEX)
+    assert out.correct == int((LOGITS.argmax(1).numpy() == TARGETS[INDEX]).sum())
+    # nothing is hidden by default
+    model, data = Fixed(), batch()
+    Classification(TARGETS)(model, data)
+    assert model.ids is data.ids
+    assert model.packing is data.packing
 
 
 # --- weights from settings ------------------------------------------------------------------------
@@ -114,11 +121,6 @@ def test_balanced_equals_sklearn(labels):
     np.testing.assert_allclose(sums, sums[0], rtol=1e-5)  # every class weighs the same
 
 
-def test_balanced_with_a_class_that_is_not_there():
-    targets = np.array([0, 0, 2])
-    np.testing.assert_allclose(class_weights(targets, ["a", "b", "c"], "balanced"), [0.75, 0.75, 1.5])
-
-
 def test_table_by_label():
     targets = np.array([0, 1, 1, 1])
     np.testing.assert_allclose(
@@ -126,24 +128,25 @@ def test_table_by_label():
     )
     np.testing.assert_allclose(class_weights(targets, [5, 7], {7: 1, 5: 3}), [2, 2 / 3, 2 / 3, 2 / 3])
     np.testing.assert_allclose(class_weights(targets, [5, 7], {5: 3}), [2, 2 / 3, 2 / 3, 2 / 3])  # others: 1
-
-
-def test_no_weights():
     assert class_weights(TARGETS, list(range(C)), None) is None
+    # balanced, with a class that is not there
+    targets = np.array([0, 0, 2])
+    np.testing.assert_allclose(class_weights(targets, ["a", "b", "c"], "balanced"), [0.75, 0.75, 1.5])
 
 
-def test_a_word_for_class_weights_that_is_not_known():
-    with pytest.raises(ConfigError, match="balance"):
-        class_weights(np.array([0, 1]), ["neg", "pos"], "balance")
+WEIGHTS = [[1], {"a": 1}, "2", None, -1, float("nan"), float("inf")]
 
 
 @pytest.mark.parametrize(
     ("table", "said"),
     [
+        ("balance", "balance"),
         ({"postive": 2.0}, "postive"),
-        ({"pos": -1.0}, "-1"),
-        ({"pos": "much"}, "much"),
         ({"pos": 0.0, "neg": 0.0}, "0"),
+        *(
+            ({"pos": weight}, r"class_weight: .* is not a weight\. Use 0, or numbers from")
+            for weight in WEIGHTS
+        ),
     ],
 )
 def test_class_weights_that_cannot_be(table, said):
@@ -173,7 +176,7 @@ def test_words_are_hidden_at_their_share(protect):
     assert not torch.equal(model.ids != before, hidden)  # others at the next step
 
 
-def test_maskable_hides_any_share_of_half_of_the_texts():
+def test_maskable_hides_any_share_of_half_of_the_texts_and_images():
     torch.manual_seed(5)
     packing = Packing((97,) * 701)
     ids = torch.arange(97).repeat(701)
@@ -185,9 +188,7 @@ def test_maskable_hides_any_share_of_half_of_the_texts():
     assert (
         abs(some.quantile(torch.tensor([0.25, 0.5, 0.75])) - torch.tensor([0.25, 0.5, 0.75])) < 0.08
     ).all()
-
-
-def test_maskable_hides_whole_patches_of_half_of_the_images():
+    # whole patches of images
     torch.manual_seed(5)
     pixels = torch.rand(307, 3, 13, 10) + 1
     out = InputMasking(maskable=True).patches(pixels, (4, 5))  # the last row of patches is cut
@@ -199,14 +200,32 @@ def test_maskable_hides_whole_patches_of_half_of_the_images():
     assert abs(float(shares.mean()) - 0.25) < 0.06
 
 
-def test_nothing_is_hidden_by_default():
-    model, data = Fixed(), batch()
-    Classification(TARGETS)(model, data)
-    assert model.ids is data.ids
-    assert model.packing is data.packing
+# --- losses of several labels and of numbers, compared with torch's -------------------------------
 
 
-@pytest.mark.parametrize("weight", [[1], {"a": 1}, "2", None, -1, float("nan"), float("inf")])
-def test_a_class_weight_that_is_no_number_from_0_on_is_refused(weight):
-    with pytest.raises(ConfigError, match=r"class_weight: .* is not a weight\. Use 0, or numbers from"):
-        class_weights(np.array([0, 1]), ["neg", "pos"], {"pos": weight})
+def test_several_labels_and_numbers_have_torch_s_losses():
+    torch.manual_seed(0)
+    logits, y = torch.randn(7, 5), (torch.rand(7, 5) < 0.4).float()
+    losses, right = BinaryCrossEntropy()(logits, y)
+    torch.testing.assert_close(losses.mean(), F.binary_cross_entropy_with_logits(logits, y))
+    assert int(right) == sum(((logits > 0) == (y > 0.5)).all(1).tolist())
+    weights = (1.0, 2.0, 3.0, 0.5, 7.0)
+    weighed, _ = BinaryCrossEntropy(weights, 0.2)(logits, y)
+    torch.testing.assert_close(
+        weighed.mean(),
+        F.binary_cross_entropy_with_logits(logits, 0.8 * y + 0.1, pos_weight=torch.tensor(weights)),
+    )
+    logits, y = torch.tensor([[0.5], [2.0], [-1.0]]), torch.tensor([0.25, 0.0, -1.5])
+    losses, right = SquaredError()(logits, y)
+    torch.testing.assert_close(losses, torch.tensor([0.0625, 4.0, 0.25]))
+    assert int(right) == 1
+
+
+def test_targets_of_mixed_pictures():
+    y = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])
+    mixed = mixed_targets(y, torch.tensor([1, 2, 0]), torch.tensor([0.75, 1.0, 0.5]))
+    torch.testing.assert_close(mixed, torch.tensor([[0.75, 0.25], [0.0, 1.0], [1.0, 0.5]]))
+    torch.testing.assert_close(
+        mixed_targets(torch.tensor([1.0, 3.0]), torch.tensor([1, 0]), torch.tensor([0.5, 0.25])),
+        torch.tensor([2.0, 1.5]),
+    )

@@ -6,10 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from glassformer.errors import ConfigError
 from glassformer.families.bert import bert
 from glassformer.models.text import TextEncoder as Bert
 from glassformer.packing import Packing
 from glassformer.train.config import ClassifierFitConfig, FitConfig
+from glassformer.train.freezing import freeze
 from glassformer.train.optim import MixedPrecisionOptimizer, has_weight_decay, learning_rate
 from glassformer.train.state import Training
 
@@ -108,7 +110,7 @@ def test_fp32_equals_torch(optimizer, clip):
     assert not mine.low_precision
 
 
-def test_one_update_by_hand():
+def test_a_step_of_the_optimizer_by_hand():
     config = FitConfig(lr=0.1, weight_decay=0.5, clip=0.0, betas=(0.9, 0.999), warmup=0.0)
     model = build()
     optimizer = MixedPrecisionOptimizer(model, config, torch.float32)
@@ -123,6 +125,14 @@ def test_one_update_by_hand():
         torch.testing.assert_close(
             p.detach(), wanted, atol=1e-6, rtol=1e-5, msg=lambda m, n=name: f"{n}: {m}"
         )
+    # an infinite clip is no clip
+    norms = []
+    for clip in (0.0, 1e9):
+        model = build()
+        optimizer = MixedPrecisionOptimizer(model, FitConfig(clip=clip), torch.float32)
+        backward(model, 3)
+        norms.append(advance(optimizer, 1e-3))
+    assert norms[0] == norms[1] > 1.0
 
 
 def test_bf16_updates_fp32_masters_with_the_models_gradients():
@@ -141,7 +151,7 @@ def test_bf16_updates_fp32_masters_with_the_models_gradients():
         assert torch.equal(model.get_parameter(name), master.to(model.get_parameter(name).dtype))
 
 
-def test_what_computes_in_bf16_and_what_does_not():
+def test_what_computes_in_bf16_and_what_decays():
     model = build()
     before = {n: p.detach().clone() for n, p in model.named_parameters()}
     optimizer = MixedPrecisionOptimizer(model, FitConfig(), torch.bfloat16)
@@ -151,6 +161,21 @@ def test_what_computes_in_bf16_and_what_does_not():
         assert (name in optimizer.low_precision) == in_encoder
         assert (optimizer.masters[name] is p) == (not in_encoder)
         assert torch.equal(optimizer.masters[name], before[name])  # exact: taken before the rounding
+    # what decays
+    model = build(head="classification", pooling="pooler")
+    decayed = {name for name, p in model.named_parameters() if has_weight_decay(name, p)}
+    wanted = {"embeddings.tokens.weight", "pooling.dense.weight", "head.out.weight"}
+    parts = ("attention.qkv", "attention.out", "feed_forward.up", "feed_forward.down")
+    wanted |= {f"encoder.layers.{i}.{name}.weight" for i in range(2) for name in parts}
+    assert decayed == wanted
+    # frozen weights stay
+    model.embeddings.requires_grad_(False)
+    before = model.embeddings.tokens.weight.clone()
+    optimizer = MixedPrecisionOptimizer(model, FitConfig(weight_decay=0.5), torch.float32)
+    backward(model, 1)
+    advance(optimizer, 0.1)
+    assert torch.equal(model.embeddings.tokens.weight, before)
+    assert not any(name.startswith("embeddings.") for name in optimizer.masters)
 
 
 def test_updates_too_small_for_bf16_add_up():
@@ -170,29 +195,7 @@ def test_updates_too_small_for_bf16_add_up():
     assert torch.equal(weight, torch.full_like(weight, 0.99))
 
 
-def test_an_infinite_clip_is_no_clip():
-    norms = []
-    for clip in (0.0, 1e9):
-        model = build()
-        optimizer = MixedPrecisionOptimizer(model, FitConfig(clip=clip), torch.float32)
-        backward(model, 3)
-        norms.append(advance(optimizer, 1e-3))
-    assert norms[0] == norms[1] > 1.0
-
-
 # --- groups ---------------------------------------------------------------------------------------
-
-
-def test_what_decays():
-    model = build(head="classification", pooling="pooler")
-    decayed = {name for name, p in model.named_parameters() if has_weight_decay(name, p)}
-    wanted = {"embeddings.tokens.weight", "pooling.dense.weight", "head.out.weight"}
-    for i in range(2):
-        wanted |= {
-            f"encoder.layers.{i}.{name}.weight"
-            for name in ("attention.qkv", "attention.out", "feed_forward.up", "feed_forward.down")
-        }
-    assert decayed == wanted
 
 
 @pytest.mark.parametrize(("decay", "embedding_lr"), [(1.0, 1.0), (0.7, 1.0), (0.7, 0.1), (1.0, 3.0)])
@@ -218,17 +221,6 @@ def test_every_parameter_has_its_rate_and_decay(decay, embedding_lr):
             wanted = 0.5
         assert rate == pytest.approx(wanted), name
         assert wd == (0.2 if has_weight_decay(name, p) else 0.0), name
-
-
-def test_frozen_weights_stay():
-    model = build()
-    model.embeddings.requires_grad_(False)
-    before = model.embeddings.tokens.weight.clone()
-    optimizer = MixedPrecisionOptimizer(model, FitConfig(weight_decay=0.5), torch.float32)
-    backward(model, 1)
-    advance(optimizer, 0.1)
-    assert torch.equal(model.embeddings.tokens.weight, before)
-    assert not any(name.startswith("embeddings.") for name in optimizer.masters)
 
 
 # --- the running mean -----------------------------------------------------------------------------
@@ -277,9 +269,7 @@ def test_a_checkpoint_without_the_count_goes_on_with_its_plain_mean():
     name = "head.out.weight"
     wanted = d * old[f"average/{name}"] + (1 - d) * again.masters[name].detach()
     torch.testing.assert_close(again.average[name], wanted)
-
-
-def test_without_a_running_mean_the_weights_are_the_masters():
+    # without a running mean the weights are the masters
     model = build()
     optimizer = MixedPrecisionOptimizer(model, FitConfig(), torch.bfloat16)
     weights = optimizer.weights()
@@ -314,11 +304,12 @@ def test_a_share_of_the_start_is_in_what_is_judged_and_kept(dtype, average):
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tensors_are_all_that_decides_the_next_update(dtype, average):
+@pytest.mark.parametrize("steps", [0, 3])
+def test_tensors_are_all_that_decides_the_next_update(dtype, average, steps):
     config = FitConfig(lr=0.05, average=average)
     model = build()
     optimizer = MixedPrecisionOptimizer(model, config, dtype)
-    for step in range(3):
+    for step in range(steps):
         backward(model, step)
         advance(optimizer, 0.05)
     kept = {n: t.clone() for n, t in optimizer.tensors().items()}
@@ -339,11 +330,37 @@ def test_tensors_are_all_that_decides_the_next_update(dtype, average):
     assert all(torch.equal(now[n], then[n]) for n in now)
 
 
-def test_state_before_the_first_step():
-    model, other = build(), build()
-    optimizer, again = (MixedPrecisionOptimizer(m, FitConfig(), torch.float32) for m in (model, other))
-    again.load_tensors({n: t.clone() for n, t in optimizer.tensors().items()})
-    for m, o in ((model, optimizer), (other, again)):
-        backward(m, 1)
-        advance(o, 0.1)
-    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+# --- which weights a fit changes ------------------------------------------------------------------
+
+
+def learning(layers: int = 2, **settings) -> set[str]:
+    """The parts that learn, by their first names."""
+    torch.manual_seed(3)
+    model = Bert(bert(17, 6, layers, 2, 7, 11, head="classification"))
+    freeze(model, ClassifierFitConfig(**settings))
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    return {".".join(n.split(".")[:3]) if n.startswith("encoder.layers") else n.split(".")[0] for n in names}
+
+
+def test_the_head_and_the_last_layers_learn():
+    top, all_layers = {"pooling", "head"}, {"encoder.layers.0", "encoder.layers.1"}
+    assert learning() == learning(train_layers=2) == top | all_layers | {"embeddings"}
+    assert learning(train_layers=1) == top | {"encoder.layers.1"}
+    assert learning(train_layers=0) == top
+    assert learning(train_layers=0, unfreeze_every=1) == learning()  # opened as training goes
+    assert learning(1, train_layers=1) == top | {"encoder.layers.0", "embeddings"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"train_layers": 3}, "train_layers = 3, but the encoder has 2 layers"),
+        ({"unfreeze_every": 1}, "unfreeze_every needs train_layers"),
+        ({"lora_rank": 2, "train_layers": 0}, "lora_rank already freezes the encoder"),
+        ({"lora_rank": 2, "unfreeze_every": 1}, "lora_rank already freezes the encoder"),
+        ({"lora_rank": 7}, "lora_rank = 7 is not from 1 to the width 6"),
+    ],
+)
+def test_settings_that_exclude_each_other(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        learning(**settings)

@@ -30,36 +30,32 @@ def environment(monkeypatch):
     return put
 
 
+def variables(text: str) -> dict[str, str]:
+    return dict(word.split("=") for word in text.split())
+
+
 @pytest.mark.parametrize(
-    ("values", "wanted"),
-    [
-        ({}, (0, 1)),
-        ({"WORLD_SIZE": "1", "RANK": "0"}, (0, 1)),
-        ({"WORLD_SIZE": ""}, (0, 1)),
-        ({"WORLD_SIZE": "0"}, (0, 1)),
-        ({"RANK": "1"}, (0, 1)),  # without a size it was taken for a helper, which writes nothing
-        ({"RANK": "x", "LOCAL_RANK": "7"}, (0, 1)),
-        (WHOLE, (2, 3)),
-    ],
+    "text",
+    ["", "WORLD_SIZE=1 RANK=0", "WORLD_SIZE=", "WORLD_SIZE=0", "RANK=1", "RANK=x LOCAL_RANK=7", "WHOLE"],
 )
-def test_what_the_environment_says(values, wanted, environment):
-    environment(**values)
-    assert world() == wanted
+def test_what_the_environment_says(text, environment):
+    """A rank without a size was taken for a helper, which writes nothing."""
+    environment(**WHOLE if text == "WHOLE" else variables(text))
+    assert world() == ((2, 3) if text == "WHOLE" else (0, 1))
+
+
+LONELY = "WORLD_SIZE: is 2, but no launcher has started this process: RANK, MASTER_ADDR, MASTER_PORT not set. Unset"
 
 
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        (
-            {"WORLD_SIZE": "2"},
-            "WORLD_SIZE: is 2, but no launcher has started this process: RANK, MASTER_ADDR, MASTER_PORT not set. Unset",
-        ),
+        ({"WORLD_SIZE": "2"}, LONELY),
         (WHOLE | {"MASTER_PORT": ""}, "MASTER_PORT not set"),
         ({"WORLD_SIZE": "two"}, "WORLD_SIZE: 'two' is not a whole number. Unset WORLD_SIZE"),
         ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE: '2.0' is not a whole number"),
         (WHOLE | {"RANK": "x"}, "RANK: 'x' is not a whole number"),
-        (WHOLE | {"RANK": "3"}, "RANK is 3, but there are 3 processes"),
-        (WHOLE | {"RANK": "-1"}, "RANK is -1, but there are 3 processes"),
+        *((WHOLE | {"RANK": rank}, f"RANK is {rank}, but there are 3 processes") for rank in ("3", "-1")),
     ],
 )
 def test_what_no_launcher_sets(values, said, environment):

@@ -42,47 +42,34 @@ def test_gensim_reads_ours_and_we_read_gensims(binary, tmp_path):
 TEXT = b"2 3\nking 1 2 3\nqueen 4 5 6\n"
 
 
+def tenths(*words: bytes) -> bytes:
+    """A binary file of two words of one number, and these rows."""
+    return b"2 1\n" + b"".join(word + struct.pack("<f", 0.1) + b"\n" for word in words)
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "line 1: is not in word2vec's format"),
-        (
-            b"king 1 2 3\nqueen 4 5 6\n",
-            "line 1: is not in word2vec's format. GloVe files lack the first line; add '2 3'",
-        ),
         (b"[PAD]\n[UNK]\nking\n", "line 1: is not in word2vec's format"),
-        (b"0 3\n", "0 words of 3 numbers"),
+        (b"9" * 5_000 + b" 3\n", "line 1: is not in word2vec's format"),
+        (b"two 3\n" + TEXT[4:], r"line 1: is .*\. Expected: a first line of two numbers"),
         (TEXT[:-12], "1 words, but by the first line 2"),
         (TEXT + b"duke 1 2 3\n", "3 words, but by the first line 2"),
         (TEXT + b"duke 1 2\n", "line 4: 2 numbers after 'duke', expected 3 numbers. Correct the line"),
         (
             TEXT[:-3].replace(b"2 3", b"9 3"),
-            "line 3: 2 numbers after 'queen'.*truncated here: download it again",
+            "line 3: 2 numbers after 'queen'.*truncated here: download it ag",
         ),
         (TEXT.replace(b"6", b"\xff"), "line 3: not UTF-8"),
         (TEXT.replace(b"king 1", b"king\t1"), "line 2: 2 numbers after .*one space before each number"),
-        (b"9" * 5_000 + b" 3\n", "line 1: is not in word2vec's format"),
-        (
-            b"two 3\n" + TEXT[4:],
-            r"line 1: is not in word2vec's format\. Expected: a first line of two numbers",
-        ),
-        (
-            TEXT.replace(b" 6", b" x"),
-            "line 3: a value that is not a number after 'queen', expected 3 numbers",
-        ),
-        (b"2 3\nking 1 2 3\nqueen 4\n", "line 3: 1 numbers after 'queen', expected 3 numbers"),
+        (TEXT.replace(b" 6", b" x"), "line 3: a value that is not a number after 'queen', expected 3 num"),
         (TEXT.replace(b" 6", b""), "line 3: 2 numbers after 'queen', expected 3 numbers"),
-        (TEXT.replace(b"queen", b"king"), "line 3: the word 'king' occurs twice, first at 2"),
         (TEXT.replace(b" 6", b" nan"), "line 3: the vector of 'queen' contains NaN or infinity"),
-        (b"2 3\n" + b"king " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5, "ends in word 2 of 2"),
-        (
-            b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"b ", b"c ")),
-            "continues after the 2 words of 1 numbers",
-        ),
-        (
-            b"2 1\n" + b"".join(w + struct.pack("<f", 0.1) + b"\n" for w in (b"a ", b"a ")),
-            "word 2: the word 'a' occurs twice, first at 1",
-        ),
+        (TEXT.replace(b"queen", b""), "line 3: there is no word before the numbers"),
+        (b"1 2\n" + b"w" * 43 + b" 1\n", f"1 numbers after '{'w' * 40}', expected 2"),
+        (b"2 3\nking " + struct.pack("<3f", 1, 2, 3) + b"\nqueen " + b"\0" * 5, "ends in word 2 of 2"),
+        (tenths(b"a ", b"b ", b"c "), "continues after the 2 words of 1 numbers"),
         (b"999999999 1000\n" + b"a " + b"\0" * 50, "is too short for 999,999,999 words"),
         (b"1 1\n\xff\xfe " + b"\0" * 9, "word 1 is not UTF-8"),
     ],
@@ -94,12 +81,14 @@ def test_files_of_another_format(content, message, tmp_path):
         gf.Word2Vec.load(path)
 
 
-def test_paths_and_words_that_cannot_be(tmp_path):
+def test_what_is_no_file_is_neither_read_nor_replaced(tmp_path):
     with pytest.raises(CheckpointError, match="no such file"):
         gf.Word2Vec.load(tmp_path / "nothing.txt")
-    with pytest.raises(CheckpointError, match="the word 'new york' cannot be in this format"):
-        write_word2vec_format(tmp_path / "v.txt", ["new york"], VECTORS[:1])
-    assert not (tmp_path / "v.txt").exists()
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(CheckpointError, match="is not a file"):
+        write_word2vec_format(pipe, ["a"], np.ones((1, 3)))
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -115,24 +104,11 @@ def test_numbers_of_any_format_are_written_as_fp32(binary, tmp_path):
         assert path.read_bytes().startswith(first)
 
 
-@pytest.mark.parametrize("word", ["", "a b", "a\u00a0b", "a\n"])
-def test_words_with_white_space_or_none_are_refused(word, tmp_path):
+@pytest.mark.parametrize("word", ["", "a b", "a\u00a0b", "a\n", "\ud800b"])
+def test_words_that_cannot_be_written_are_refused(word, tmp_path):
     with pytest.raises(CheckpointError, match="cannot be in this format"):
         write_word2vec_format(tmp_path / "v.txt", ["a", word], VECTORS[:2])
-
-
-def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
-    path = write_word2vec_format(tmp_path / "v.txt", WORDS, VECTORS)
-    whole = path.read_bytes()
-
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(word2vec.os, "replace", fail)
-    with pytest.raises(GlassformerError, match=r"v.txt: could not be written: No space left"):
-        write_word2vec_format(path, WORDS[:2], VECTORS[:2])
-    assert path.read_bytes() == whole
-    assert [file.name for file in tmp_path.iterdir()] == ["v.txt"]
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
@@ -141,12 +117,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
 def test_the_name_says_which_of_both(name, binary, tmp_path):
     path = write_word2vec_format(tmp_path / name, WORDS, VECTORS)
     assert path.read_bytes() == write_word2vec_format(tmp_path / "same", WORDS, VECTORS, binary).read_bytes()
-
-
-def test_long_words_are_cut_in_messages(tmp_path):
-    (tmp_path / "v").write_text("1 2\n" + "w" * 43 + " 1\n")
-    with pytest.raises(CheckpointError, match=f"1 numbers after '{'w' * 40}', expected 2"):
-        read_word2vec_format(tmp_path / "v")
 
 
 @pytest.mark.parametrize("end", [b"", b"\n"])
@@ -166,49 +136,46 @@ def test_binary_files_with_and_without_line_ends(end, tmp_path):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"0 3", "0 words of 3 numbers"),
-        (b"2 0", "2 words of 0 numbers"),
-        (b"2 100001", "2 words of 100001 numbers"),
-        (b"1 100000", "numbers after 'a'"),
-        (b"1 2 3", "is not in word2vec's format"),
-        (b"5", "is not in word2vec's"),
+        ("0 3", "0 words of 3 numbers"),
+        ("2 0", "2 words of 0 numbers"),
+        ("2 100001", "2 words of 100001 numbers"),
+        ("1 100000", "numbers after 'a'"),
+        *((line, "is not in word2vec's format") for line in ("1 2 3", "5")),
     ],
 )
 def test_first_lines_at_their_bounds(line, said, tmp_path):
-    (tmp_path / "v").write_bytes(line + b"\na 1\n")
+    (tmp_path / "v").write_text(f"{line}\na 1\n")
     with pytest.raises(CheckpointError, match=said):
         read_word2vec_format(tmp_path / "v", binary=False)
 
 
-def test_a_word_twice_is_mended_by_hand_in_text_alone(tmp_path):
-    for binary, fix in (
-        (True, "Download it again"),
-        (False, "Remove the line, and reduce the number of words in the first line by one"),
-    ):
-        path = write_word2vec_format(tmp_path / "v", ("a", "b", "a"), VECTORS[:3], binary)
-        with pytest.raises(CheckpointError, match="the word 'a' occurs twice") as caught:
-            read_word2vec_format(path, binary)
-        assert caught.value.fix == fix
+BY_HAND = "Remove the line, and reduce the number of words in the first line by one"
 
 
-def test_a_link_stays_one_and_its_file_is_replaced(tmp_path):
+@pytest.mark.parametrize(("binary", "first", "fix"), [(True, 1, "Download it again"), (False, 2, BY_HAND)])
+def test_a_word_twice_is_mended_by_hand_in_text_alone(binary, first, fix, tmp_path):
+    path = write_word2vec_format(tmp_path / "v", ("a", "b", "a"), VECTORS[:3], binary)
+    with pytest.raises(CheckpointError, match=f"the word 'a' occurs twice, first at {first}") as caught:
+        read_word2vec_format(path, binary)
+    assert caught.value.fix == fix
+
+
+def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
     file, link = tmp_path / "file.txt", tmp_path / "link.txt"
     file.write_text("old", encoding="utf-8")
     link.symlink_to(file)
     assert write_word2vec_format(link, ["a"], np.ones((1, 3))) == link
     assert link.is_symlink()
     assert read_word2vec_format(file)[0] == ("a",)
+    # a write that fails leaves the old file and nothing else
+    path = write_word2vec_format(tmp_path / "own" / "v.txt", WORDS, VECTORS)
+    whole = path.read_bytes()
 
+    def fail(*_):
+        raise OSError(28, "No space left on device")
 
-def test_what_is_no_file_is_not_replaced(tmp_path):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(CheckpointError, match="is not a file"):
-        write_word2vec_format(pipe, ["a"], np.ones((1, 3)))
-    assert pipe.is_fifo()
-
-
-def test_half_a_character_is_refused(tmp_path):
-    with pytest.raises(CheckpointError, match="cannot be in this format"):
-        write_word2vec_format(tmp_path / "v.txt", ["a", "\ud800b"], np.ones((2, 3)))
-    assert not list(tmp_path.iterdir())
+    monkeypatch.setattr(word2vec.os, "replace", fail)
+    with pytest.raises(GlassformerError, match=r"v.txt: could not be written: No space left"):
+        write_word2vec_format(path, WORDS[:2], VECTORS[:2])
+    assert path.read_bytes() == whole
+    assert [file.name for file in path.parent.iterdir()] == ["v.txt"]

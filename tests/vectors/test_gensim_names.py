@@ -48,6 +48,13 @@ def test_words_added_and_taken_away(vectors, theirs, positive, negative):
 def test_an_analogy_is_words_added_and_taken_away(vectors):
     ours, wanted = vectors.most_similar(["w3", "w5"], negative="w7"), vectors.analogy("w3", "w7", "w5")
     assert [word for word, _ in ours] == [word for word, _ in wanted]
+    assert tuple(vectors) == WORDS
+    assert vectors
+    assert not gf.Word2Vec()
+    # a table that is put there is seen
+    vectors.vectors_ = vectors.vectors_ - vectors.vectors_.mean(0)
+    a, b = vectors.vectors_[:2]
+    assert vectors.similarity("w0", "w1") == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
 
 
 def test_its_names_are_answered_with_ours(vectors):
@@ -59,9 +66,7 @@ def test_its_names_are_answered_with_ours(vectors):
         vectors.frobnicate  # noqa: B018
     for copy in (deepcopy(vectors), pickle.loads(pickle.dumps(vectors))):
         assert copy.most_similar("w1", 3) == vectors.most_similar("w1", 3)
-
-
-def test_its_settings_that_are_none_here_say_where_they_went():
+    # settings that there are not here
     for name in ("sentences", "corpus_file", "sg", "min_alpha", "shrink_windows", "batch_words"):
         with pytest.raises(TypeError) as told:
             gf.Word2Vec(**{name: 1})
@@ -69,18 +74,6 @@ def test_its_settings_that_are_none_here_say_where_they_went():
         assert "Did you mean" not in str(told.value)
     with pytest.raises(TypeError, match="Pass the training data to fit"):
         gf.Word2Vec([["a", "b"]])
-
-
-def test_a_table_that_is_put_there_is_seen(vectors):
-    vectors.vectors_ = vectors.vectors_ - vectors.vectors_.mean(0)
-    a, b = vectors.vectors_[:2]
-    assert vectors.similarity("w0", "w1") == pytest.approx(a @ b / np.linalg.norm(a) / np.linalg.norm(b))
-
-
-def test_it_is_a_container_of_words(vectors):
-    assert tuple(vectors) == WORDS
-    assert vectors
-    assert not gf.Word2Vec()
 
 
 @pytest.mark.parametrize("binary", [True, False])
@@ -112,9 +105,7 @@ def test_a_corpus_on_one_line_is_cut(monkeypatch, tmp_path):
     whole = np.concatenate([corpus.ids[a:b] for a, b in zip(corpus.starts, corpus.starts[1:], strict=False)])
     assert [corpus.words[i] for i in whole] == [*words, *words[:11], "w0"]
     assert corpus.raw_words == 43
-
-
-def test_a_packed_corpus_says_so(tmp_path):
+    # a packed corpus says so
     file = tmp_path / "c.txt.gz"
     file.write_bytes(b"\x1f\x8b\x08\x00\xff\xff")
     with pytest.raises(DataError, match=r"is compressed with gzip\. Unpack it: gunzip -c"):
@@ -148,15 +139,13 @@ def test_pairs_are_judged_as_gensim_judges_them(theirs, vectors, tmp_path):
     assert found["spearman"] == pytest.approx(spearman[0])
 
 
-def test_pairs_keep_their_capitals_where_the_words_have_some(tmp_path):
+def test_pairs_keep_their_capitals_where_the_words_have_some(tmp_path, vectors, monkeypatch):
     file = tmp_path / "pairs.tsv"
     file.write_text("Rome\tItaly\t9\nrome\titaly\t1\nItaly\tParis\t2\nParis\tRome\t5\n")
     table = np.random.default_rng(2).normal(size=(3, D)).astype(np.float32)
     path = write_word2vec_format(tmp_path / "v.txt", ["Rome", "Italy", "Paris"], table)
     assert gf.Word2Vec.load(path).judge([str(file)])[str(file)]["known"] == 3
-
-
-def test_tests_are_looked_for_in_the_data_folder(vectors, monkeypatch, tmp_path):
+    # named tests are looked for in the data folder
     folder = tmp_path / "word-vectors"
     folder.mkdir()
     (folder / "wordsim353.tab").write_text("Word 1\tWord 2\tHuman (mean)\nw1\tw2\t3\nw3\tw4\t5\nw5\tw6\t1\n")

@@ -10,25 +10,14 @@ import zipfile
 
 import numpy as np
 import pytest
+from tests.commands import refused
 
 import glassformer as gf
 from glassformer.checkpoints.word2vec import read_word2vec_format, write_word2vec_format
-from glassformer.cli.app import main
 from glassformer.errors import CheckpointError
 
 WORDS = tuple(f"w{i}" for i in range(13))
 VECTORS = np.random.default_rng(3).normal(0, 1, (13, 5)).astype(np.float32)
-
-
-def test_a_line_without_a_word_is_named(tmp_path):
-    (tmp_path / "v.txt").write_text("2 2\nb 3 4\n 1 2\n")
-    with pytest.raises(CheckpointError, match="line 3: there is no word before the numbers"):
-        read_word2vec_format(tmp_path / "v.txt")
-
-
-def test_a_byte_order_mark_is_passed_over(whole):
-    whole.write_bytes(b"\xef\xbb\xbf" + whole.read_bytes())
-    assert read_word2vec_format(whole)[0] == WORDS
 
 
 @pytest.fixture
@@ -46,32 +35,39 @@ def advice(path) -> str:
     return caught.value.fix or ""
 
 
+WRONG = [
+    "w 1 2 3 4",
+    "w 1 2 3 4 5 6",
+    "w 1 2 x 4 5",
+    "w",
+    "",
+    "w 1 2 \0 4 5",
+    "w 1 2 3_0 4 5",
+    "w 1 2 3 4 nan",
+]
+
+
 @pytest.mark.parametrize("row", [0, 6, 12])
-@pytest.mark.parametrize(
-    "wrong",
-    ["w 1 2 3 4", "w 1 2 3 4 5 6", "w 1 2 x 4 5", "w", "", "w 1 2 \0 4 5", "w 1 2 3_0 4 5", "w 1 2 3 4 nan"],
-)
+@pytest.mark.parametrize("wrong", WRONG)
 def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
     lines = whole.read_text().splitlines()
     lines[1 + row] = wrong
     whole.write_text("\n".join(lines) + "\n")
-    if row == 12 and not wrong:  # an empty last line is not a word
-        pattern = "12 words, but by the first line 13"
-    else:
-        pattern = rf"v\.txt, line {row + 2}: "
-    with pytest.raises(CheckpointError, match=pattern):
+    # an empty last line is not a word
+    said = "12 words, but by the first line 13" if row == 12 and not wrong else rf"v\.txt, line {row + 2}: "
+    with pytest.raises(CheckpointError, match=said):
         read_word2vec_format(whole)
 
 
-def test_a_first_line_that_fits_no_line_is_not_taken_for_binary(whole):
+def test_text_and_binary_are_not_taken_for_each_other(whole):
+    with pytest.raises(CheckpointError, match="continues after the 13 words of 5 numbers"):
+        read_word2vec_format(whole, binary=True)
     whole.write_text(whole.read_text().replace("13 5", "13 4"))
     with pytest.raises(CheckpointError, match="line 2: 5 numbers after 'w0', expected 4 numbers"):
         read_word2vec_format(whole)
-
-
-def test_text_that_is_read_as_binary_is_refused(whole):
-    with pytest.raises(CheckpointError, match="continues after the 13 words of 5 numbers"):
-        read_word2vec_format(whole, binary=True)
+    # a byte order mark is passed over
+    whole.write_bytes(b"\xef\xbb\xbf" + whole.read_bytes().replace(b"13 4", b"13 5"))
+    assert read_word2vec_format(whole)[0] == WORDS
 
 
 @pytest.mark.parametrize("fill", [0.0, 1.0, -2.5])
@@ -96,9 +92,12 @@ def test_the_advice_for_a_file_of_gloves_is_right(end, whole, tmp_path):
         assert np.array_equal(vectors, VECTORS)
 
 
-def test_words_of_another_file_are_not_taken_for_gloves(tmp_path):
+def test_prose_is_not_taken_for_gloves_and_an_archive_is_named_as_one(whole, tmp_path):
     (tmp_path / "prose.txt").write_text("the king of the hill\nand the queen\n")
     assert "GloVe" not in advice(tmp_path / "prose.txt")
+    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
+        archive.write(whole, "v.txt")
+    assert advice(tmp_path / "v.zip").startswith("Unpack it: unzip ")
 
 
 @pytest.mark.parametrize("name", ["v.txt.gz", "packed"])
@@ -112,12 +111,6 @@ def test_the_advice_for_a_packed_file_is_right(name, whole, tmp_path):
         subprocess.run([shell, "-c", found.split(": ", 1)[1]], check=True)
         out = tmp_path / ("v.txt" if name == "v.txt.gz" else "packed.unpacked")
         assert read_word2vec_format(out)[0] == WORDS
-
-
-def test_an_archive_is_named_as_one(whole, tmp_path):
-    with zipfile.ZipFile(tmp_path / "v.zip", "w") as archive:
-        archive.write(whole, "v.txt")
-    assert advice(tmp_path / "v.zip").startswith("Unpack it: unzip ")
 
 
 @pytest.mark.parametrize("kind", ["vectors", "model"])
@@ -136,11 +129,8 @@ def test_the_advice_for_gensims_own_file_is_right(kind, tmp_path):
     assert np.array_equal(vectors, np.stack([model.wv[word] for word in words]))
 
 
-def test_the_command_says_it_in_one_line(whole, tmp_path, capsys):
+def test_the_command_says_it_in_one_line(whole, tmp_path):
     packed = tmp_path / "v.gz"
     packed.write_bytes(gzip.compress(whole.read_bytes()))
-    assert main(["vectors", str(packed), "w1"]) == 2
-    assert re.fullmatch(
-        r"error: .*v\.gz: is compressed with gzip\. Unpack it: gunzip -c .* \[checkpoint\]\n",
-        capsys.readouterr().err,
-    )
+    said = r"error: .*v\.gz: is compressed with gzip\. Unpack it: gunzip -c .* \[checkpoint\]\n"
+    assert re.fullmatch(said, refused("vectors", packed, "w1"))
