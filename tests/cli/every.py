@@ -62,10 +62,8 @@ def _tags(folder: Path) -> Path:
 
 
 def _numbered_pictures(pictures: Path) -> Path:
-    rows = [
-        (str(p.relative_to(pictures.parent)), str(i / 7))
-        for i, p in enumerate(sorted(pictures.rglob("*.png")))
-    ]
+    files = enumerate(sorted(pictures.rglob("*.png")))
+    rows = [(str(file.relative_to(pictures.parent)), str(i / 7)) for i, file in files]
     return write_csv(pictures.parent / "brightness.csv", rows, "image,brightness")
 
 
@@ -85,6 +83,7 @@ def make_data(folder: Path) -> dict[str, Path]:
     lines.write_text("\n".join(f"{text}. And {text}!" for text, _ in rows))
     sides = [(text, text.replace("has", "had"), name) for text, name in rows]
     scored = [(a, b, str(i % 6)) for i, (a, b, _) in enumerate(sides)]
+    numbers = [(text, str(i / 7)) for i, (text, _) in enumerate(rows)]
     return {
         "texts": write_csv(folder / "texts.csv", rows),
         "label sets": write_csv(folder / "sets.csv", [(t, label[n]) for t, n in rows]),
@@ -96,9 +95,7 @@ def make_data(folder: Path) -> dict[str, Path]:
         "word vectors": lines,
         "pictures": pictures(folder / "pictures", {"dark": 12, "light": 12}),
         "masked pictures": folder / "pictures",
-        "numbers": write_csv(
-            folder / "numbers.csv", [(t, str(i / 7)) for i, (t, _) in enumerate(rows)], "text,score"
-        ),
+        "numbers": write_csv(folder / "numbers.csv", numbers, "text,score"),
         "numbers of pictures": _numbered_pictures(folder / "pictures"),
         "questions": _questions(folder),
     }
@@ -147,21 +144,8 @@ def make_runs(home: Path) -> Runs:
     return Runs(runs, data)
 
 
-KINDS = (
-    "texts",
-    "label sets",
-    "text pairs",
-    "tags",
-    "similarity",
-    "masked words",
-    "translation",
-    "word vectors",
-    "pictures",
-    "masked pictures",
-    "numbers",
-    "numbers of pictures",
-    "questions",
-)
+KINDS = ("texts", "label sets", "text pairs", "tags", "similarity", "masked words", "translation")
+KINDS += ("word vectors", "pictures", "masked pictures", "numbers", "numbers of pictures", "questions")
 PICTURES = ("pictures", "masked pictures", "numbers of pictures")
 A, B = "the film has a plot", "the story has an actor"
 

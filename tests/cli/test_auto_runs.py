@@ -22,15 +22,10 @@ def home(tmp_path_factory) -> Path:
     """A run for each winner and kind of target, in a folder of its own."""
     home = tmp_path_factory.mktemp("auto")
     data, encoder = make_data(home), str(checkpoint(home / "mean"))
-    known = {
-        "tfidf": auto.TFIDF,
-        "frozen": Candidate("tiny, frozen", {"model": encoder, "head_start": "solved", "train_layers": 0}),
-        "fine-tuned": Candidate(
-            "tiny, fine-tuned",
-            {"model": encoder, "head_start": "solved", "epochs": 1, "lr": 1e-4},
-            is_trained=True,
-        ),
-    }
+    solved = {"model": encoder, "head_start": "solved"}
+    tuned = solved | {"epochs": 1, "lr": 1e-4}
+    known = {"tfidf": auto.TFIDF, "frozen": Candidate("tiny, frozen", solved | {"train_layers": 0})}
+    known |= {"fine-tuned": Candidate("tiny, fine-tuned", tuned, is_trained=True)}
     with pytest.MonkeyPatch.context() as patch:
         for winner, candidate in known.items():
             patch.setattr(auto, "candidates", lambda clf, one=candidate: [one])
@@ -84,14 +79,3 @@ def test_the_doctor_speaks_once_however_many_models_train(home, monkeypatch):
     lines = [line for line in done.out.splitlines() if line.startswith("data doctor: train")]
     assert read_json(home / "twice" / "metrics.json")["tried"][0]["chosen"]  # so that two trainings began
     assert len(lines) == len(set(lines)) > 0
-
-
-@pytest.mark.parametrize("winner", WINNERS)
-def test_only_an_encoder_makes_a_folder_for_transformers(home, winner):
-    done = call("export", f"{winner}-texts", "--to", "hf", "--out", f"hf-{winner}")
-    if winner == "tfidf":
-        assert done.code != 0
-        assert "transformers has no class for a linear model of n-grams" in done.err
-    else:
-        assert done.code == 0, done.err
-        assert (home / f"hf-{winner}" / "model.safetensors").is_file()

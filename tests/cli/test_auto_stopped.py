@@ -120,11 +120,6 @@ def test_nothing_is_left_where_nothing_was_scored(gf, stop):
 def test_whoever_has_not_asked_for_the_best_so_far_is_told_of_the_stop(held, stop, tmp_path):
     stop(StopOnSignal, "step", calls=3)
     clf = glassformer.TextClassifier("auto", max_length=13, precision="fp32", threads=1)
+    how = {"checkpoints": tmp_path / "c", "callbacks": [StopOnSignal(tmp_path / "c")]}
     with pytest.raises(Interrupted, match="stopped at step 3"):
-        clf.fit(
-            TEXTS[:70],
-            LABELS[:70],
-            validation=(TEXTS[70:], LABELS[70:]),
-            checkpoints=tmp_path / "c",
-            callbacks=[StopOnSignal(tmp_path / "c")],
-        )
+        clf.fit(TEXTS[:70], LABELS[:70], validation=(TEXTS[70:], LABELS[70:]), **how)

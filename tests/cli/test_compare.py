@@ -8,31 +8,19 @@ from pathlib import Path
 import pytest
 
 from glassformer.cli.calibrate import few_mistakes
-from glassformer.config import read_toml
+from glassformer.config import parse_settings, read_toml, toml_literal
 from glassformer.report.published import published_rows
 from glassformer.tasks.catalog import recipe_names
 
-from .tiny import TINY, sentences, settings, write_csv
-
-STUDY = """\
-recipe = "europe"
-[set]
-source = {source!r}
-validation_size = 0.3
-{tiny}
-[grid]
-lr = [1e-2, 1e-3]
-"""
+from .tiny import TINY, sentences, sets, settings, write_csv
 
 
 @pytest.fixture
 def study(reviews: Path, tmp_path: Path) -> Path:
-    lines = [
-        line if line.split("=")[1][0].isdigit() or "false" in line else line.replace("=", '="') + '"'
-        for line in TINY
-    ]
     path = tmp_path / "mine.toml"
-    path.write_text(STUDY.format(source=str(reviews), tiny="\n".join(lines)), encoding="utf-8")
+    values = parse_settings([f"source={str(reviews)!r}", "validation_size=0.3", *TINY])
+    lines = "\n".join(f"{key} = {toml_literal(value)}" for key, value in values.items())
+    path.write_text(f'recipe = "europe"\n[set]\n{lines}\n[grid]\nlr = [1e-2, 1e-3]\n', encoding="utf-8")
     return path
 
 
@@ -51,10 +39,7 @@ def test_compare_reports_and_can_be_called_again(ok, study, tmp_path):
 
 
 def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tmp_path):
-    common = [w for w in settings() if w != "model=encoder-mini"]
-    words = [
-        w for i, w in enumerate(common) if not (w == "--set" and common[i + 1 : i + 2] in ([], ["--set"]))
-    ]
+    words = sets(*[setting for setting in TINY if not setting.startswith("model=")])
     call = ("compare", "--text", reviews, "--model", "encoder-mini", "encoder-small", "--workers", 0, *words)
     first = ok(*call)
     folder = tmp_path / "runs" / "reviews-models"
@@ -62,19 +47,13 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "validation examples, one seed" in first.out
     assert (folder / "report.html").is_file()
     assert "2 of 2 runs are finished already" in gf(*call).out
-    assert "only one model is named" in refused("compare", "--text", reviews, "--model", "encoder-mini")
-    assert "'lstm' is named twice" in refused("compare", "--text", reviews, "--model", "lstm", "lstm")
-    assert "0 seeds" in refused(*call, "--seeds", 0)
     runs = [folder / "arms" / name / "seed-0" for name in ("encoder-mini", "encoder-small")]
     beside = ok("compare", *runs, "--out", "both")
     assert "29" not in beside.err
     assert (tmp_path / "both" / "report.html").is_file()
     assert "to write a report and tables: --out DIR" in gf("compare", *runs).out
-    assert "only one run is named" in refused("compare", runs[0])
     assert "has no effect on finished runs" in refused("compare", *runs, "--set", "lr=1")
     assert "contains a run or a study" in refused("compare", *runs, "--out", folder)
-    assert "--text reviews.csv --model NAME NAME" in refused("compare", "reviews.csv")
-    assert "nothing to compare" in refused("compare")
     shutil.copytree(runs[1], other := tmp_path / "other")
     path = other / "predictions.csv"
     lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -82,10 +61,8 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     n = len(lines) - 1
     said = refused("compare", runs[0], other)
     ours, theirs = other.as_posix(), runs[0].as_posix()
-    what = (
-        f"{ours} and {theirs} were evaluated on different examples: {n - 3} and {n}, {n - 3} of them the same"
-    )
-    assert what in said
+    what = f"were evaluated on different examples: {n - 3} and {n}, {n - 3} of them the same"
+    assert f"{ours} and {theirs} {what}" in said
     assert said.count(ours) == 1
     assert "evaluate RUN --data FILE" in said
     wider = [line.rstrip() + (",0" if i else ",p:fine") for i, line in enumerate(lines)]
@@ -93,15 +70,7 @@ def test_models_are_compared_on_a_table_of_ones_own(gf, ok, refused, reviews, tm
     assert "have different labels: fine in only one of them" in refused("compare", runs[0], other)
 
 
-def test_compare_without_a_study(refused, tmp_path):
-    assert "no study 'nothing'" in refused("compare", "nothing")
-    (tmp_path / "bad.toml").write_text('recipe = "europe"\n[grid]\nepoch = [1, 2]\n')
-    assert "Did you mean 'epochs'" in refused("compare", tmp_path / "bad.toml")
-    assert "has no '='" in refused("compare", "europe-pooling", "--set", "epochs")
-    assert "-1 processes" in refused("compare", "europe-pooling", "--workers", "-1")
-
-
-def test_calibrate(gf, as_json, ok, refused, run):
+def test_calibrate(gf, as_json, ok, run):
     result = ok("calibrate", run, "--threshold", "macro_f1")
     assert "temperature" in result.out
     assert "threshold on 'pos'" in result.out
@@ -115,19 +84,16 @@ def test_calibrate(gf, as_json, ok, refused, run):
     assert [left["answered"] for left in limits] == sorted((x["answered"] for x in limits), reverse=True)
     mistakes = round((1 - found["splits"]["validation"]["before"]["accuracy"]) * limits[0]["n"])
     assert found["mistakes"] == mistakes
-    assert next(few_mistakes(found | {"mistakes": 0})).startswith(
-        f"no wrong prediction in the {limits[0]['n']} examples"
-    )
+    none = next(few_mistakes(found | {"mistakes": 0}))
+    assert none.startswith(f"no wrong prediction in the {limits[0]['n']} examples")
     assert "only 1 wrong prediction in" in next(few_mistakes(found | {"mistakes": 1}))
     assert not list(few_mistakes(found | {"mistakes": 5}))
     several = next(few_mistakes(found | {"mistakes": [0, 3], "classes": ["warm", "cold"]}))
     assert "for 1 of 2 labels (warm)" in several
     assert "set the threshold with" not in gf("calibrate", run, "--abstain-below", 0.6).out
-    assert "Did you mean 'macro_f1'" in refused("calibrate", run, "--threshold", "macrof1")
-    assert "no such run folder" in refused("calibrate", "nowhere")
 
 
-def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
+def test_calibrate_more_than_two_classes(gf, as_json, ok, tmp_path):
     rows = [(text, "odd" if i % 5 == 0 else label) for i, (text, label) in enumerate(sentences(90))]
     data = write_csv(tmp_path / "three.csv", rows)
     ok("train", "--text", data, "--out", "three", *settings())
@@ -138,8 +104,6 @@ def test_calibrate_more_than_two_classes(gf, as_json, ok, refused, tmp_path):
     found = as_json("calibrate", "three", "--threshold", "accuracy")
     assert len(found["threshold"]) == 3
     assert found["abstain_below"] is None
-    assert "Use macro_f1" in refused("calibrate", "three", "--threshold", "f1")
-    assert "is not a probability" in refused("calibrate", "three", "--abstain-below", 2)
     ok("calibrate", "three", "--abstain-below", 0.999)
     told = gf("predict", "three", "a film", "a plot")
     assert [line.split("\t")[0] for line in told.out.splitlines()] == ["", ""]
@@ -164,14 +128,9 @@ def test_cross_validate_and_review(gf, ok, refused, reviews, tmp_path):
     assert "the 5 most suspicious" in listed.out
     pages = gf("report", out)
     assert pages.out.count("report: ") == 2
-    assert "options of a finished cross-validation cannot be changed" in refused(
-        "review-labels", out, "--model", "encoder-mini"
-    )
+    said = refused("review-labels", out, "--model", "encoder-mini")
+    assert "options of a finished cross-validation cannot be changed" in said
     assert "Use 1 or more" in refused("review-labels", out, "--top", 0)
-    assert "1 folds" in refused(
-        "cross-validate", "--text", reviews, "--folds", 1, "--out", tmp_path / "x", *settings()
-    )
-    assert not (tmp_path / "x").exists()
 
 
 def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
@@ -185,25 +144,16 @@ def test_review_runs_the_folds_that_it_needs(ok, tmp_path):
     again = read_toml(tmp_path / "f" / "config.toml")
     ok(*given, "--out", tmp_path / "again")
     ours = read_toml(tmp_path / "again" / "config.toml")
-    assert [ours[name] for name in ("text", "model", "train")] == [
-        again[name] for name in ("text", "model", "train")
-    ]
+    for name in ("text", "model", "train"):
+        assert ours[name] == again[name]
 
 
-def test_report_of_nothing(refused, tmp_path):
-    assert "nothing to report" in refused("report", tmp_path)
-    assert "no such folder" in refused("report", tmp_path / "nowhere")
-
-
-def test_reproduce_lists_every_row(ok, refused, monkeypatch):
+def test_reproduce_lists_every_row(ok, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     result = ok("reproduce", "--table")
     assert all(f" {row.number} " in result.out for row in published_rows())
     assert "imdb-encoder-small" in result.out
     assert "2 h 30 min" in result.out
-    assert "no system '99'. Give a number from 1 to " in refused("reproduce", "99")
-    assert "runs nothing" in refused("reproduce", "12", "--table")
-    assert "written as Markdown" in refused("reproduce", "--table", "--out", "nowhere/results.md")
     ok("reproduce", "--table", "--out", "results.md")
     page = Path("results.md").read_text(encoding="utf-8")
     assert "| 13 | [encoder from scratch, base width](results/row-13.md) |" in page

@@ -14,7 +14,6 @@ from PIL import Image
 from glassformer.checkpoints.hub import CATALOG
 from glassformer.cli import demo as demos
 from glassformer.cli import doctor as doctor_module
-from glassformer.cli.app import main
 from glassformer.cli.demo import REPLACEABLE, demo
 from glassformer.data.image_sources import NAMED_IMAGES
 from glassformer.data.text import wordpiece_tokenizer
@@ -25,7 +24,7 @@ from glassformer.families.pretrained import save_pretrained
 from glassformer.inputs.images import save_transform
 from glassformer.tasks.catalog import load_recipe
 
-from .tiny import RUN_FILES, settings, write_csv
+from .tiny import RUN_FILES, sets, settings, write_csv
 
 ROOT = Path(__file__).parents[2]
 
@@ -35,41 +34,10 @@ def test_pictures_that_are_not_here_say_where_to_get_them(gf, refused, monkeypat
     monkeypatch.setenv("GLASSFORMER_DATA", str(tmp_path / "nothing"))
     origin = NAMED_IMAGES[name].origin
     assert origin
-    assert f"{name!r} is not on this machine. Get it from {origin}, put its Parquet" in refused(
-        "data", "show", name
-    )
+    said = refused("data", "show", name)
+    assert f"{name!r} is not on this machine. Get it from {origin}, put its Parquet" in said
     monkeypatch.setenv("COLUMNS", "400")
     assert f"not here; available from {origin}" in gf("data", "list").out
-
-
-def test_data_doctor_looks_at_tokens_of_a_saved_model(as_json, run: Path, reviews: Path):
-    report = as_json("data", "doctor", reviews, "--model", run / "model", "--max-length", 5)
-    cut = next(f for f in report["findings"] if f["code"] == "truncation")
-    assert cut["count"] == 60
-
-
-def test_pairs_are_shown_and_examined(gf, as_json, ok, tmp_path: Path):
-    rows = [(f"a dog number {i} sleeps there", f"ein Hund Nummer {i} schläft dort") for i in range(13)]
-    data = write_csv(tmp_path / "pairs.csv", [*rows, rows[5], ("a cat sleeps", "")], "source,target")
-    shown = ok("data", "show", data)
-    assert "ein Hund Nummer 0" in shown.out
-    assert as_json("data", "show", data)["splits"]["train"]["pairs"] == 15
-    report = as_json("data", "doctor", data)
-    codes = {f["code"]: f["count"] for f in report["findings"] if f["severity"] == "warning"}
-    assert codes == {"empty": 1, "duplicates": 1}
-    assert "--model" not in gf("data", "doctor", data).out  # a tokenizer has nothing to add
-
-
-def test_a_folder_of_pictures_is_shown_and_examined(as_json, ok, tmp_path: Path):
-    for label, shade in (("cat", 3), ("dog", 7)):
-        (tmp_path / "pets" / label).mkdir(parents=True)
-        for i in range(5):
-            Image.new("RGB", (7, 5), (shade, i % 3, 0)).save(tmp_path / "pets" / label / f"{i}.png")
-    shown = ok("data", "show", tmp_path / "pets")
-    assert "cat: 5, dog: 5" in shown.out
-    report = as_json("data", "doctor", tmp_path / "pets")
-    assert report["name"] == "pets"
-    assert next(f["count"] for f in report["findings"] if f["code"] == "repeats") == 4
 
 
 def test_doctor_on_this_machine(gf, ok):
@@ -94,9 +62,8 @@ def test_doctor_misses_what_is_needed(gf, monkeypatch: pytest.MonkeyPatch):
 def test_doctor_knows_the_requirements_of_the_package():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = dict(line.split(">=") for line in project["dependencies"])
-    assert {
-        name.replace("_", "-"): least for name, least in wanted.items()
-    } == doctor_module.required_packages()
+    named = {name.replace("_", "-"): least for name, least in wanted.items()}
+    assert named == doctor_module.required_packages()
 
 
 def demo_settings() -> list[str]:
@@ -106,11 +73,8 @@ def demo_settings() -> list[str]:
 def test_demo_replaces_an_earlier_demo_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = tmp_path / "demo-run"
     first, recipe = demo(folder, demo_settings(), "europe")
-    assert (
-        {p.name for p in folder.iterdir()}
-        == RUN_FILES
-        == REPLACEABLE - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
-    )
+    left = REPLACEABLE - {"baselines.csv", "grid.png", "pictures.json", ".lock"}
+    assert {p.name for p in folder.iterdir()} == RUN_FILES == left
     assert recipe.name == "europe"
     (folder / "report.html").write_text("old", encoding="utf-8")
     (folder / ".model.4711-0123abcd.tmp").mkdir()  # as a kill leaves behind
@@ -164,16 +128,11 @@ def test_a_quick_demo_runs_and_learns(ok):
         assert metrics["test"]["accuracy"] > least
 
 
-def test_demo_finds_what_is_in_its_way_first(refused, run: Path, tmp_path: Path):
+def test_demo_leaves_other_runs_and_links_alone(refused, run: Path, tmp_path: Path):
     run.rename(tmp_path / "demo-digits")
     assert "not an earlier demo" in refused("demo")
-    assert not (tmp_path / "demo-run").exists()
-
-
-def test_demo_leaves_other_runs_and_links_alone(refused, run: Path, tmp_path: Path):
-    run.rename(tmp_path / "demo-run")
-    assert "not an earlier demo" in refused("demo")
-    (tmp_path / "demo-run").rename(tmp_path / "kept")
+    assert not (tmp_path / "demo-run").exists()  # what is in its way is found first
+    (tmp_path / "demo-digits").rename(tmp_path / "kept")
     (tmp_path / "demo-run").symlink_to(tmp_path / "kept")
     assert "not an earlier demo" in refused("demo")
     assert {p.name for p in (tmp_path / "kept").iterdir()} == RUN_FILES
@@ -222,9 +181,8 @@ def test_a_model_that_opens(gf, ok, kind, tmp_path):
     assert said["read from"]["found"] == "tokenizer.json"
     assert "no modules.json" in said["embed"]["found"]
     assert ("train further" in said) == (kind != "glassformer-textcnn")
-    assert ("pooling='first', head='mlp' it opens the head too" in said["fine-tune"]["found"]) == (
-        kind == "distilbert"
-    )
+    opens = "pooling='first', head='mlp' it opens the head too" in said["fine-tune"]["found"]
+    assert opens == (kind == "distilbert")
     assert "ready" in gf("doctor", tmp_path / "m").out
 
 
@@ -235,10 +193,8 @@ def test_pieces_of_sentence_piece_are_named_with_what_is_wrong(gf, tmp_path):
     assert said["read from"]["found"] == "spiece.model"
     assert said["kind"]["found"] == "Unigram, 702 tokens"
     pieces.write_bytes(pieces.read_bytes()[:5000])
-    assert (
-        "not a SentencePiece model that can be used: field 1 has"
-        in lines(gf("doctor", folder, "--json"))["tokenizer"]["found"]
-    )
+    said = lines(gf("doctor", folder, "--json"))["tokenizer"]["found"]
+    assert "not a SentencePiece model that can be used: field 1 has" in said
 
 
 @pytest.mark.parametrize("kind", [n for n, f in FAMILIES.items() if f.hub and f.model.reads == "images"])
@@ -257,12 +213,9 @@ def test_what_embed_will_do(gf, tmp_path):
     steps = [{"path": path, "type": f"sentence_transformers.{kind}"} for path, kind in kinds]
     (folder / "modules.json").write_text(json.dumps(steps))
     (folder / "1_Pooling" / "config.json").write_text(json.dumps({"pooling_mode_cls_token": True}))
-    assert (
-        "modules.json: cls, Normalize; dimension 12"
-        in lines(gf("doctor", folder, "--json"))["embed"]["found"]
-    )
-    said = lines(gf("doctor", folder, "--json"))["fine-tune"]["found"]
-    assert ": unit-first pooling, new linear head" in said
+    said = lines(gf("doctor", folder, "--json"))
+    assert "modules.json: cls, Normalize; dimension 12" in said["embed"]["found"]
+    assert ": unit-first pooling, new linear head" in said["fine-tune"]["found"]
     steps[2]["type"] = "sentence_transformers.models.Strange"
     (folder / "modules.json").write_text(json.dumps(steps))
     assert lines(gf("doctor", folder, "--json"))["embed"]["found"].startswith("not possible: ")
@@ -287,11 +240,6 @@ def test_what_is_refused_and_why(gf, harm, what, said, tmp_path):
     assert f"cannot be used: {what}" in gf("doctor", folder).out
 
 
-def test_no_such_model_and_no_model(refused):
-    assert "neither a known checkpoint" in refused("doctor", "nothing-here")
-    assert "--revision needs a MODEL" in refused("doctor", "--revision", "main")
-
-
 def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
     small = ["--set", "limit=200", "--set", "epochs=1"]
     ok("train", "countries-word2vec", "--out", "vectors", *small)
@@ -306,111 +254,55 @@ def test_a_run_and_a_model_of_word_vectors_are_named(gf, ok, tmp_path):
     assert lines(found)["saved by glassformer"]["state"] == "missing"
 
 
-def test_data_are_sent_to_the_doctor_of_data(refused, reviews):
-    said = refused("doctor", reviews)
-    assert "looks like data for --text and is not a model. To check data: glassformer data doctor" in said
-
-
-@pytest.mark.parametrize(
-    "verb", [("data", "doctor"), ("data", "show"), ("train", "--text"), ("train", "--images")]
-)
-def test_models_are_no_data(refused, run, verb):
-    said = refused(*verb, run)
-    assert "is the folder of a run, not of data. To inspect the model: glassformer doctor" in said
-    assert "for its training data: glassformer data doctor" in said
-    said = refused(*verb, run / "model")
-    assert "is a saved model, not data. To inspect the model: glassformer doctor" in said
-
-
 # --- settings of a recipe ---------------------------------------------------------------------------
-
-THINGS = {"pen": 2.0, "lamp": 40.0, "car": 9000.0}
 
 
 @pytest.fixture
-def prices(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [
-        f'"a {thing} for sale in town {i}",€{value + i}'
-        for i, (thing, value) in enumerate([*THINGS.items()] * 13)
-    ]
-    (tmp_path / "prices.csv").write_text("\n".join(["advert,price", *rows, "a mug,0", "a cup,-3"]) + "\n")
+def prices(tmp_path):
+    things = [("pen", 2.0), ("lamp", 40.0), ("car", 9000.0)] * 13
+    rows = [(f"a {thing} for sale in town {i}", f"€{value + i}") for i, (thing, value) in enumerate(things)]
+    write_csv(tmp_path / "prices.csv", [*rows, ("a mug", "0"), ("a cup", "-3")], "advert,price")
     return "prices.csv"
 
 
-def asked(capsys, *words: str) -> dict:
-    assert main(["data", "doctor", *words, "--json"]) == 0
-    return json.loads(capsys.readouterr().out)
+def codes(report: dict, *severities: str) -> set[str]:
+    return {f["code"] for f in report["findings"] if not severities or f["severity"] in severities}
 
 
-def codes(report: dict) -> list[str]:
-    return [finding["code"] for finding in report["findings"]]
-
-
-def test_numbers_are_looked_at_as_they_will_be_learned(prices, capsys):
-    as_amounts = [prices, "--set", "target=number", "--set", "number_format=amount"]
-    report = asked(capsys, *as_amounts)
-    assert "balance" not in codes(report)  # no classes
-    assert {"numbers", "bad-rows"} & {*codes(report)} == {"numbers"}
+def test_numbers_are_looked_at_as_they_will_be_learned(as_json, ok, prices):
+    amounts = ["data", "doctor", prices, *sets("target=number", "number_format=amount")]
+    report = as_json(*amounts)
+    assert {"numbers", "bad-rows", "balance"} & codes(report) == {"numbers"}  # no classes
     assert sum(split["rows"] for split in report["figures"]["splits"].values()) == 41
-    logs = asked(capsys, *as_amounts, "--set", "number_scale=log")
-    (bad,) = [finding for finding in logs["findings"] if finding["code"] == "bad-rows"]
+    logs = [*amounts, "--set", "number_scale=log"]
+    (bad,) = [finding for finding in as_json(*logs)["findings"] if finding["code"] == "bad-rows"]
     assert bad["count"] == 2
     assert "not above 0" in bad["message"]
-    assert main(["data", "doctor", *as_amounts, "--set", "number_scale=log"]) == 0
-    command = capsys.readouterr().out.splitlines()[-1]
-    assert (
-        "--set target=number --set number_format=amount --set number_scale=log --on-bad-row skip" in command
-    )
+    command = ok(*logs).out.splitlines()[-1]
+    assert f"{' '.join(logs[3:])} --on-bad-row skip" in command
+    Path("plain.csv").write_text(Path(prices).read_text().replace("€", "") + "a jar,0.5\n")
+    assert "(to check them, add --set target=number)" in ok("data", "doctor", "plain.csv").out
 
 
-def test_settings_of_classes_change_what_is_found(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [
-        f"a {word} film {i} to see,{label}"
-        for i, (word, label) in enumerate([("fine", "good"), ("dull", "bad")] * 9)
-    ]
-    (tmp_path / "films.csv").write_text(
-        "\n".join(["text,label", *rows, "a fine film of old,Good", rows[0]]) + "\n"
-    )
-    assert {"twin-classes", "duplicates"} <= {
-        f["code"] for f in asked(capsys, "films.csv")["findings"] if f["severity"] == "warning"
-    }
-    mended = ["films.csv", "--set", "merge_labels=spelling", "--set", "drop_duplicates=true"]
-    assert not {"twin-classes", "duplicates"} & {
-        f["code"] for f in asked(capsys, *mended)["findings"] if f["severity"] == "warning"
-    }
-    held = asked(capsys, *mended, "--set", "test_size=0.3")
-    assert {*held["figures"]["splits"]} == {"train", "test"}
+def test_settings_of_classes_change_what_is_found(as_json, tmp_path):
+    kinds = [("fine", "good"), ("dull", "bad")]
+    rows = [(f"a {kinds[i % 2][0]} film {i} to see", kinds[i % 2][1]) for i in range(18)]
+    write_csv(tmp_path / "films.csv", [*rows, ("a fine film of old", "Good"), rows[0]])
+    found = {"twin-classes", "duplicates"}
+    assert found <= codes(as_json("data", "doctor", "films.csv"), "warning")
+    mended = ["data", "doctor", "films.csv", *sets("merge_labels=spelling", "drop_duplicates=true")]
+    assert not found & codes(as_json(*mended), "warning")
+    assert {*as_json(*mended, "--set", "test_size=0.3")["figures"]["splits"]} == {"train", "test"}
 
 
-def test_pairs_with_numbers_are_texts_then(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rows = [f"a dog runs {i},an animal moves {i},{i % 5}.5" for i in range(29)]
-    (tmp_path / "pairs.csv").write_text("\n".join(["sentence1,sentence2,score", *rows]) + "\n")
-    report = asked(capsys, "pairs.csv", "--set", "target=number")
-    assert "numbers" in codes(report)
-    assert report["figures"]["splits"]["train"]["rows"] == 29
-
-
-def test_pictures_with_numbers(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_pairs_and_pictures_with_numbers(as_json, tmp_path):
+    rows = [(f"a dog runs {i}", f"an animal moves {i}", f"{i % 5}.5") for i in range(29)]
+    write_csv(tmp_path / "pairs.csv", rows, "sentence1,sentence2,score")
     for i in range(23):
         Image.fromarray(np.full((8, 8, 3), 10 * i, np.uint8)).save(tmp_path / f"{i}.png")
-    rows = [f"{i}.png,{i / 2}" for i in range(23)]
-    (tmp_path / "bright.csv").write_text("\n".join(["image,brightness", *rows]) + "\n")
-    report = asked(capsys, "bright.csv", "--set", "target=number")
+    bright = [(f"{i}.png", f"{i / 2}") for i in range(23)]
+    write_csv(tmp_path / "bright.csv", bright, "image,brightness")
+    report = as_json("data", "doctor", "pairs.csv", "--set", "target=number")
     assert "numbers" in codes(report)
-
-
-def test_what_cannot_be_set_is_named(prices, capsys):
-    assert main(["data", "doctor", prices, "--set", "target=number", "--set", "max_lenght=5"]) == 2
-    assert "max_length" in capsys.readouterr().err
-    assert main(["data", "doctor", "facts", "--set", "limit=3"]) == 2
-    assert (
-        "--set: is for texts, images and tagged words, but these data are answers" in capsys.readouterr().err
-    )
-    with open(prices, encoding="utf-8") as given, open("plain.csv", "w", encoding="utf-8") as plain:
-        plain.write(given.read().replace("€", "") + "a jar,0.5\n")
-    assert main(["data", "doctor", "plain.csv"]) == 0
-    assert "(to check them, add --set target=number)" in capsys.readouterr().out
+    assert report["figures"]["splits"]["train"]["rows"] == 29
+    assert "numbers" in codes(as_json("data", "doctor", "bright.csv", "--set", "target=number"))

@@ -1,12 +1,12 @@
 """``evaluate`` on other data: figures by a column, labels that training never showed, columns of other names."""
 
-import csv
 import json
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tables import read_csv
 
 import glassformer
 from glassformer.cli.app import main
@@ -57,14 +57,11 @@ def test_rows_that_are_left_out_do_not_shift_the_others(as_json, run, tmp_path):
 
 
 def test_the_runs_own_test_rows_can_be_asked_about(as_json, ok, tmp_path):
-    from .tiny import settings
-
     rows = [(*row, SHOPS[i % 5]) for i, row in enumerate(sentences(60))]
     data = write_csv(tmp_path / "own.csv", rows, header="text,label,shop")
     ok("train", "--text", data, "--out", "run", *settings("test_size=0.4"))
     by = as_json("evaluate", "run", "--by", "shop")["by"]
-    with (tmp_path / "run" / "predictions.csv").open(newline="", encoding="utf-8") as file:
-        judged = [int(row["row"]) for row in csv.DictReader(file)]
+    judged = [int(row["row"]) for row in read_csv(tmp_path / "run" / "predictions.csv")]
     counts = Counter(rows[row - 2][2] for row in judged)
     assert {g["value"]: g["n"] for g in by["groups"]} == counts
 
@@ -82,75 +79,41 @@ def test_what_is_rare_stands_together_at_the_end(gf, as_json, run, tmp_path):
     assert f"({len(towns) - 30} rarer values)" in gf("evaluate", run, data, "--by", "town").out
 
 
-@pytest.mark.parametrize("kind", ["label sets", "text pairs", "numbers"])
-def test_other_kinds_of_target_have_it(gf, ok, made, kind, tmp_path):
-    data, run = made.data[kind], made.runs[kind]
-    with data.open(newline="", encoding="utf-8") as file:
-        head, *rows = csv.reader(file)
-    path = tmp_path / "by.csv"
-    with path.open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows([[*head, "half"], *([*row, "ab"[i % 2]] for i, row in enumerate(rows))])
-    result = ok("evaluate", run, path, "--by", "half", "--json")
-    found = json.loads(result.out)
-    assert sorted(g["value"] for g in found["by"]["groups"]) == ["a", "b"]
-    assert sum(g["n"] for g in found["by"]["groups"]) == found["n"]
-    assert "by half" in gf("evaluate", run, path, "--by", "half").out
+def test_tags_have_no_column_to_go_by(gf, made, tmp_path):
+    assert "not evaluated by a column" in gf("evaluate", made.runs["tags"], "--by", "x").err
+    for i in range(2):
+        rows = [(*row, "x") for row in sentences(12)]
+        write_csv(tmp_path / "parts" / f"test-0000{i}-of-00002.csv", rows, "text,label,shop")
+    assert "not a single table" in gf("evaluate", made.runs["texts"], "parts", "--by", "shop").err
 
 
-def test_values_of_json_are_told_as_json_has_them(ok, run, tmp_path):
+def test_values_of_json_are_told_as_json_has_them(as_json, run, tmp_path):
     values = [1, 1.0, True, "true", None, float("nan"), " a ", {"b": 1}, 2.5, ""]
-    lines = [
-        json.dumps({"text": text, "label": label, "v": values[i % 10]})
-        for i, (text, label) in enumerate(sentences(60))
-    ]
-    data = tmp_path / "New.JSONL"
-    data.write_text("\n".join(lines), encoding="utf-8")
-    result = ok("evaluate", run, data, "--by", "v", "--json")
-    groups = json.loads(result.out)["by"]["groups"]
+    rows = [{"text": t, "label": y, "v": values[i % 10]} for i, (t, y) in enumerate(sentences(60))]
+    (tmp_path / "New.JSONL").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    groups = as_json("evaluate", run, "New.JSONL", "--by", "v")["by"]["groups"]
     counts = {"": 18, "1": 12, "true": 12, "a": 6, '{"b": 1}': 6, "2.5": 6}
     assert {g["value"]: g["n"] for g in groups} == counts
 
 
 @pytest.mark.parametrize("numbers", [[3.3] * 6, [99.9] * 60])
 def test_equal_numbers_have_no_share_of_their_spread(numbers):
-    true = np.array(numbers)
-    found = true + np.random.default_rng(0).normal(size=len(true))
-    figures = Numbers().score(found[:, None], true)
-    assert figures["r2"] is None
-    assert figures["r2_interval"] is None
+    found = np.array(numbers) + np.random.default_rng(0).normal(size=len(numbers))
+    figures = Numbers().score(found[:, None], np.array(numbers))
+    assert (figures["r2"], figures["r2_interval"]) == (None, None)
 
 
 def test_lines_of_numbers_fit_a_terminal(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     group = {"kind": "numbers", "value": "north", "n": 120, "r2": -12345.678, "mae": 1034.5}
-    show_slices(
-        {"column": "a\x1b[31mshop", "groups": [group | {"r2_interval": [-20000.1, 0.1234]}]}, "accuracy"
-    )
-    shown = "".join(
-        capsys.readouterr()
-    )  # beside JSON, which an earlier command may have asked for, on stderr
+    group |= {"r2_interval": [-20000.1, 0.1234]}
+    show_slices({"column": "a\x1b[31mshop", "groups": [group]}, "accuracy")
+    shown = "".join(capsys.readouterr())  # on stderr, if an earlier command has asked for JSON
     assert "north" in shown
     assert "-1.235e+04" in shown
     assert "1034" in shown
     assert "\x1b[31m" not in shown
     assert max(map(len, shown.splitlines())) <= 80
-
-
-def test_what_cannot_be_is_refused(gf, refused, made, run, tmp_path):
-    rows = [(*row, str(i)) for i, row in enumerate(sentences(80, seed=7))]
-    data = write_csv(tmp_path / "new.csv", rows, header="text,label,number")
-    assert gf("evaluate", run, data, "--by", "numbers").code == 2
-    assert "Did you mean 'number'" in gf("evaluate", run, data, "--by", "numbers").err
-    assert "80 values in 80 rows" in gf("evaluate", run, data, "--by", "number").err
-    assert "Leave --by or --every-epoch out" in refused("evaluate", run, "--by", "x", "--every-epoch")
-    for i in range(2):
-        write_csv(
-            tmp_path / "parts" / f"test-0000{i}-of-00002.csv",
-            [(*row, "x") for row in sentences(12)],
-            header="text,label,shop",
-        )
-    assert "not a single table" in gf("evaluate", run, tmp_path / "parts", "--by", "shop").err
-    assert "not evaluated by a column" in gf("evaluate", made.runs["tags"], "--by", "x").err
 
 
 # --- labels that training never showed --------------------------------------------------------------
@@ -177,21 +140,13 @@ def test_one_ends_the_command_before_inference(refused, monkeypatch, run, other,
     assert "or leave such texts out with --on-bad-row skip" in said
 
 
-def test_evaluate_leaves_them_out(gf, ok, run, other):
-    result = ok("evaluate", run, other, "--on-bad-row", "skip", "--json")
+def test_evaluate_and_calibrate_leave_them_out(ok, run, other):
+    result = ok("evaluate", run, other, "--on-bad-row", "skip", "--by", "label", "--json")
     found = json.loads(result.out)
-    assert found["n"] == 21
     said = "texts left out, whose labels were not seen in training: 'meh' (2), 'so so' (1)"
-    assert found["left_out"] == [said]
+    assert (found["n"], found["left_out"]) == (21, [said])
     assert said in result.err
-    by = gf("evaluate", run, other, "--on-bad-row", "skip", "--by", "label", "--json")
-    assert [(group["value"], group["n"]) for group in json.loads(by.out)["by"]["groups"]] == [
-        ("neg", 12),
-        ("pos", 9),
-    ]
-
-
-def test_calibrate_leaves_them_out(ok, run, other):
+    assert {group["value"]: group["n"] for group in found["by"]["groups"]} == {"neg": 12, "pos": 9}
     result = ok("calibrate", run, "--data", other, "--on-bad-row", "skip")
     assert "texts left out, whose labels were not seen in training" in result.out + result.err
     assert "calibrating on 21 " in result.out + result.err
@@ -215,10 +170,9 @@ def test_training_leaves_out_what_it_cannot_judge(ok, refused, tmp_path, split):
     assert f"{split}.csv, row 6: label 'meh' was not seen in training" in said
     assert "or leave such rows out with --on-bad-row skip" in said
     ok("train", "--text", folder, "--out", "new", "--on-bad-row", "skip", *settings())
-    rejected = [json.loads(line) for line in Path("new/rejected.jsonl").read_text().splitlines()]
-    assert [(Path(row["file"]).name, row["row"], row["reason"]) for row in rejected] == [
-        (f"{split}.csv", 6, "label 'meh' was not seen in training")
-    ]
+    (row,) = map(json.loads, Path("new/rejected.jsonl").read_text().splitlines())
+    assert (Path(row["file"]).name, row["row"]) == (f"{split}.csv", 6)
+    assert row["reason"] == "label 'meh' was not seen in training"
     metrics = json.loads(Path("new/metrics.json").read_text())
     assert metrics[split]["n"] == len(parts[split]) - 1
     assert main(["train", "--resume", "--out", "new"]) == 0

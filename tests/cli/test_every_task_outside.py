@@ -4,14 +4,11 @@ The runs are those of ``test_every_verb.py``; what cannot be served or exported 
 """
 
 import base64
-import http.client
 import json
 import runpy
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,119 +19,85 @@ import glassformer as gf
 
 from .every import KINDS, PICTURES, A, B, example, ok
 
-ABLE = [
-    kind for kind in KINDS if kind not in ("masked words", "translation", "word vectors", "masked pictures")
-]
+ABLE = [k for k in KINDS if k not in ("masked words", "translation", "word vectors", "masked pictures")]
+OF_TWO = ("text pairs", "questions")
+# Where a model of a kind is asked, the body of a request, and where its answer is in the response.
+ROUTES: dict[str, tuple[str, dict[str, Any], str, str]] = {
+    "tags": ("/v1/tag", {"texts": [A]}, "sentences", "tags"),
+    "questions": ("/v1/answer", {"questions": [[A, B]]}, "answers", "answer"),
+    "similarity": ("/v1/similar", {"pairs": [[A, B]], "explain": True}, "cosines", ""),
+    "text pairs": ("/v1/predict", {"pairs": [[A, B]]}, "predictions", "label"),
+    "label sets": ("/v1/predict", {"texts": [A]}, "predictions", "labels"),
+    "numbers": ("/v1/predict", {"texts": [A]}, "numbers", "number"),
+    "numbers of pictures": ("/v1/predict", {"images": []}, "numbers", "number"),
+    "pictures": ("/v1/predict", {"images": []}, "predictions", "label"),
+    "texts": ("/v1/predict", {"texts": [A]}, "predictions", "label"),
+}
 
 
 @pytest.fixture(scope="module")
-def ask(made) -> Iterator[Callable[[str, dict[str, Any]], Any]]:
-    """Asks one server that has them all, over a real connection."""
-    pytest.importorskip("fastapi")
-    uvicorn = pytest.importorskip("uvicorn")
-    from glassformer.serve.app import create_app
+def server(made) -> Iterator[Any]:
+    """One server that has them all."""
+    from tests.serve.conftest import Running
+
     from glassformer.serve.limits import Limits
     from glassformer.serve.models import load_models
 
-    limits = Limits()
-    models = load_models([made.runs[kind] for kind in ABLE], limits, threads=1, precision="fp32")
-    config = uvicorn.Config(create_app(models, limits), "127.0.0.1", 0, log_level=40)
-    socket, server = config.bind_socket(), uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [socket]}, daemon=True)
-    thread.start()
-    while not server.started:
-        assert thread.is_alive()
-        time.sleep(0.01)
-
-    def post(path: str, body: dict[str, Any]) -> Any:
-        connection = http.client.HTTPConnection(*socket.getsockname(), timeout=30)
-        connection.request("POST", path, json.dumps(body), {"content-type": "application/json"})
-        response = connection.getresponse()
-        found = json.loads(response.read())
-        connection.close()
-        assert response.status == 200, found
-        return found
-
-    yield post
-    server.should_exit = True
-    thread.join(30)
-    socket.close()
+    models = load_models([made.runs[kind] for kind in ABLE], Limits(), threads=1, precision="fp32")
+    with Running(models, Limits()) as running:
+        yield running
 
 
-def picture(kind: str, data: Path) -> str:
-    return base64.b64encode(Path(str(example(kind, data)[0])).read_bytes()).decode()
+def given(kind: str, data: Path) -> list[Any]:
+    """The same input, as the library takes it."""
+    return [str(example(kind, data)[0])] if kind in PICTURES else [(A, B)] if kind in OF_TWO else [A]
 
 
-def asked(kind: str, data: Path) -> tuple[str, dict[str, Any]]:
-    """Where a model of a kind is asked, and the body of a request."""
-    if kind in PICTURES:
-        return "/v1/predict", {"images": [picture(kind, data)]}
-    if kind == "tags":
-        return "/v1/tag", {"texts": [A]}
-    if kind == "questions":
-        return "/v1/answer", {"questions": [[A, B]]}
-    if kind == "similarity":
-        return "/v1/similar", {"pairs": [[A, B]], "explain": True}
-    return "/v1/predict", {"pairs": [[A, B]]} if kind == "text pairs" else {"texts": [A]}
+def loaded(run: Path) -> Any:
+    return gf.load(run).set_params(precision="fp32", threads=1)
 
 
 def offline(kind: str, model: Any, data: Path) -> Any:
-    """The library's answer to the same."""
-    if kind in PICTURES:
-        return model.predict([str(example(kind, data)[0])])[0]
-    if kind == "similarity":
-        return model.similarity(A, B)
-    return model.predict([(A, B)] if kind in ("text pairs", "questions") else [A])[0]
-
-
-def told(kind: str, body: dict[str, Any]) -> Any:
-    """The answer in a response."""
-    if kind == "tags":
-        return body["sentences"][0]["tags"]
-    if kind == "questions":
-        return body["answers"][0]["answer"]
-    if kind == "similarity":
-        return body["cosines"][0]
-    if kind.startswith("numbers"):
-        return body["numbers"][0]["number"]
-    found = body["predictions"][0]
-    return tuple(found["labels"]) if kind == "label sets" else found["label"]
+    """The library's answer."""
+    return model.similarity(A, B) if kind == "similarity" else model.predict(given(kind, data))[0]
 
 
 @pytest.mark.parametrize("kind", ABLE)
-def test_the_server_answers_and_explains_as_the_library(kind, made, ask):
-    name, data = made.runs[kind].name, made.data[kind]
-    path, body = asked(kind, data)
-    answer = ask(path, body | {"model": name})
-    model = gf.load(made.runs[kind]).set_params(precision="fp32", threads=1)
-    found, wanted = told(kind, answer), offline(kind, model, data)
-    if kind.startswith("numbers") or kind == "similarity":
-        assert found == pytest.approx(float(wanted), abs=1e-4)
+def test_the_server_answers_and_explains_as_the_library(kind, made, server):
+    data, (path, body, key, part) = made.data[kind], ROUTES[kind]
+    about = {"model": made.runs[kind].name}
+    picture = ""
+    if kind in PICTURES:
+        picture = base64.b64encode(Path(*given(kind, data)).read_bytes()).decode()
+        body = {"images": [picture]}
+    answer = server.ask(path, body | about).body
+    found, wanted = answer[key][0], offline(kind, loaded(made.runs[kind]), data)
+    if key in ("numbers", "cosines"):
+        assert (found[part] if part else found) == pytest.approx(float(wanted), abs=1e-4)
+    elif part == "labels":
+        assert tuple(found[part]) == wanted
     else:
-        assert found == (wanted.tolist() if isinstance(wanted, np.generic) else wanted)
+        assert found[part] == (wanted.tolist() if isinstance(wanted, np.generic) else wanted)
     if kind == "similarity":
         explanation = answer["explanation"]
         assert np.sum(explanation["table"]) == pytest.approx(explanation["cosine"], abs=1e-4)
         return
-    given: dict[str, Any] = {"text": A}
-    given |= {"text_pair": B} if kind in ("text pairs", "questions") else {}
-    given |= {"word": 1} if kind == "tags" else {}
-    given = {"image": picture(kind, data)} if kind in PICTURES else given
-    assert ask("/v1/explain", given | {"model": name, "method": "occlusion"})["label"]
+    asked: dict[str, Any] = {"image": picture} if picture else {"text": A}
+    asked |= {"text_pair": B} if kind in OF_TWO else {"word": 1} if kind == "tags" else {}
+    assert server.ask("/v1/explain", asked | about | {"method": "occlusion"}).body["label"]
 
 
 def figures(kind: str, model: Any, data: Path) -> Any:
     """The numbers that an answer of the library stands on."""
     model.set_params(precision="fp32", threads=1)
-    given = [str(example(kind, data)[0])] if kind in PICTURES else [A]
     if kind == "similarity":
         return model.encode([A, B])
     if kind == "questions":
         found = model.outputs([(A, B)])[0]
         return [found.spans[0][0], found.null]
     if kind.startswith("numbers"):
-        return model.predict(given)
-    return model.predict_proba([(A, B)] if kind == "text pairs" else given)[0]
+        return model.predict(given(kind, data))
+    return model.predict_proba(given(kind, data))[0]
 
 
 @pytest.mark.parametrize("kind", ABLE)
@@ -151,23 +114,21 @@ def test_a_folder_for_the_hub_comes_back_with_the_same_answer(kind, made, tmp_pa
     if kind not in ("label sets", "numbers"):  # the others: tests/export/test_hf.py
         return
     pytest.importorskip("transformers")
-    words = [str(word) for word in example(kind, data)]
-    monkeypatch.setattr(sys, "argv", ["run.py", *words])
+    monkeypatch.setattr(sys, "argv", ["run.py", A])
     capsys.readouterr()
     runpy.run_path(str(hub / "run.py"), run_name="__main__")
     cells = capsys.readouterr().out.splitlines()[0].split("\t")
-    if kind == "label sets":
-        shown = " | ".join(gf.load(run).predict([A])[0]) or "(none)"
-        assert " | ".join(cells[::2]) == shown
-        return
-    assert float(cells[0]) == pytest.approx(float(wanted[0]), abs=1e-3)
+    if kind == "numbers":
+        assert float(cells[0]) == pytest.approx(float(wanted[0]), abs=1e-3)
+    else:
+        assert cells[::2] == list(gf.load(run).predict([A])[0] or ["(none)"])
 
 
 OF_EXPORT = ("texts", "tags", "similarity", "pictures", "numbers", "questions")  # more in tests/export
 
 
 @pytest.mark.parametrize(
-    "kind", [pytest.param(kind, marks=pytest.mark.slow if kind in OF_EXPORT else ()) for kind in ABLE]
+    "kind", [pytest.param(k, marks=pytest.mark.slow if k in OF_EXPORT else ()) for k in ABLE]
 )
 def test_a_graph_runs_without_us(kind, made, tmp_path):
     pytest.importorskip("onnxruntime")
@@ -175,11 +136,10 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
     run, data = made.runs[kind], made.data[kind]
     ok("export", run, "--to", "onnx", "--out", tmp_path / "onnx", "--check", 5)
     words = [str(word) for word in example(kind, data)] + ([B] if kind == "similarity" else [])
-    alone = subprocess.run(
-        [sys.executable, "-I", str(tmp_path / "onnx" / "run.py"), *words], capture_output=True, text=True
-    )
+    command = [sys.executable, "-I", str(tmp_path / "onnx" / "run.py"), *words]
+    alone = subprocess.run(command, capture_output=True, text=True)
     assert alone.returncode == 0, alone.stderr
-    model = gf.load(run).set_params(precision="fp32", threads=1)
+    model = loaded(run)
     wanted, lines = offline(kind, model, data), alone.stdout.splitlines()
     cells = lines[-1 if kind == "similarity" else 0].split("\t")
     if kind == "tags":
@@ -190,6 +150,6 @@ def test_a_graph_runs_without_us(kind, made, tmp_path):
         assert tuple(cells[::2]) == (tuple(wanted) or ("(none)",))
     else:
         assert cells[0] == str(wanted)
-        given = [words[0]] if kind != "text pairs" else [(A, B)]
         if kind != "questions":
-            assert float(cells[1]) == pytest.approx(model.predict_proba(given).max(), abs=1e-3)
+            p = model.predict_proba(given(kind, data))
+            assert float(cells[1]) == pytest.approx(p.max(), abs=1e-3)

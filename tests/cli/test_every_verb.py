@@ -37,11 +37,8 @@ def test_a_finished_run_goes_on_to_itself_and_its_report_is_written_anew(kind, m
 # --- reports ----------------------------------------------------------------------------------------
 
 NEEDED = ("metrics.json", "report.html")
-ALONE = (
-    "masked words",
-    "word vectors",
-    "masked pictures",
-)  # have no baselines, intervals and test data anyway
+# Have no baselines, intervals and test data anyway.
+ALONE = ("masked words", "word vectors", "masked pictures")
 TAGS = sets(*[s for s in TEXT if s != "maps=0"])
 
 
@@ -50,10 +47,6 @@ def page(run: Path) -> str:
     done = call("report", run)
     assert (done.code, done.err) == (0, ""), done.err
     return (run / "report.html").read_text(encoding="utf-8")
-
-
-def trained(*words: object) -> None:
-    ok(*words)
 
 
 def squad(path: Path, count: int, answered: bool = True) -> Path:
@@ -87,13 +80,13 @@ def test_a_report_needs_no_file_but_the_metrics(kind, made, tmp_path):
 def test_a_run_without_held_out_data_intervals_and_baselines_ends_with_a_report(kind, made, tmp_path):
     bare = [] if kind == "translation" else ["bootstrap=0", "baselines=false"]
     bare += ["validation_size=none", "test_size=none"]
-    trained(*train_words(kind, made.data[kind], tmp_path / "run"), *sets(*bare))
+    ok(*train_words(kind, made.data[kind], tmp_path / "run"), *sets(*bare))
     assert "glassformer report" in page(tmp_path / "run")
 
 
 def test_squad_1_1_has_no_unanswerable_questions(tmp_path):
     data, run = squad(tmp_path / "squad.json", 24), tmp_path / "run"
-    trained(*train_words("questions", data, run))
+    ok(*train_words("questions", data, run))
     scores = json.loads((run / "metrics.json").read_text())["test"]
     assert "unanswerable" not in scores
     found = page(run)
@@ -101,7 +94,7 @@ def test_squad_1_1_has_no_unanswerable_questions(tmp_path):
     assert "have no answer." not in found
     assert "of these without one" not in found
     folds = tmp_path / "folds"
-    trained("cross-validate", run / "config.toml", "--folds", 2, "--out", folds)
+    ok("cross-validate", run / "config.toml", "--folds", 2, "--out", folds)
     assert "have no answer" not in page(folds)
     assert "exact" in page(folds)
 
@@ -111,7 +104,7 @@ def test_questions_of_which_none_has_an_answer_can_be_judged(tmp_path):
     folder.mkdir()
     squad(folder / "train.json", 24)
     squad(folder / "test.json", 11, answered=False)
-    trained("train", "facts-minilm", "--data", folder, "--out", tmp_path / "run", *TAGS)
+    ok("train", "facts-minilm", "--data", folder, "--out", tmp_path / "run", *TAGS)
     assert "; 11 of them have no answer" in page(tmp_path / "run")
 
 
@@ -124,9 +117,9 @@ def test_sentences_without_a_span_can_be_judged(tmp_path, bootstrap):
         lines += ["Ann\tB-per\nsaw\tO\n"] * (11 if split == "train" else 0)
         (folder / f"{split}.conll").write_text("\n".join(lines))
     words = ["train", "wnut17-minilm", "--data", folder, "--out", run]
-    trained(*words, *TAGS, *sets(f"bootstrap={bootstrap}"))
+    ok(*words, *TAGS, *sets(f"bootstrap={bootstrap}"))
     assert "The 13 test sentences have no spans, so there is no F1" in page(run)
-    trained("calibrate", run)
+    ok("calibrate", run)
     assert "Calibration" in page(run)
 
 
@@ -137,9 +130,9 @@ def test_one_class_or_one_row_can_be_judged(tmp_path, count, chosen):
     other = [row for row in sentences(80)[40:] if row[1] == chosen]
     write_csv(folder / "test.csv", other[:count])
     words = ["train", "--text", folder, "--out", run]
-    trained(*words, *sets(*TEXT, "bootstrap=0", "baselines=true"))
+    ok(*words, *sets(*TEXT, "bootstrap=0", "baselines=true"))
     page(run)
-    trained("calibrate", run)
+    ok("calibrate", run)
     assert "Calibration" in page(run)
 
 
@@ -147,6 +140,6 @@ def test_one_class_or_one_row_can_be_judged(tmp_path, count, chosen):
 def test_runs_without_intervals_can_be_compared(kind, made, tmp_path):
     for epochs in (1, 2):
         words = train_words(kind, made.data[kind], tmp_path / f"run-{epochs}")
-        trained(*words, *sets("bootstrap=0", f"epochs={epochs}"))
-    trained("compare", tmp_path / "run-1", tmp_path / "run-2", "--out", tmp_path / "study")
+        ok(*words, *sets("bootstrap=0", f"epochs={epochs}"))
+    ok("compare", tmp_path / "run-1", tmp_path / "run-2", "--out", tmp_path / "study")
     assert "Training cost" in page(tmp_path / "study")

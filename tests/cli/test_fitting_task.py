@@ -11,7 +11,7 @@ from glassformer.data.kinds import detect_kind
 from glassformer.tasks.catalog import load_recipe
 
 from .every import SMALL
-from .tiny import sets, settings
+from .tiny import pictures, sets, settings
 
 NAMES, TOWNS = ("Ann", "Bob", "Cy", "Dee"), ("Rome", "Oslo", "Bern", "Hanoi")
 
@@ -48,17 +48,10 @@ def files() -> dict[str, tuple[str, str]]:
     label = [rng.choice(["yes", "no"]) for _ in range(30)]
     score = [f"{5 * rng.random():.2f}" for _ in range(30)]
     bits = [[rng.randrange(2) for _ in range(30)] for _ in range(3)]
-    words = [
-        {"tokens": [rng.choice(NAMES), "saw", str(i)], "ner_tags": ["B-per", "O", "O"]} for i in range(30)
-    ]
-    flat = [
-        {
-            "question": f"Where was {i}?",
-            "context": f"It was in Rome, {i}.",
-            "answers": {"text": ["Rome"], "answer_start": [10]},
-        }
-        for i in range(30)
-    ]
+    tags = ["B-per", "O", "O"]
+    words = [{"tokens": [rng.choice(NAMES), "saw", str(i)], "ner_tags": tags} for i in range(30)]
+    rome = {"answers": {"text": ["Rome"], "answer_start": [10]}}
+    flat = [{"question": f"Where was {i}?", "context": f"It was in Rome, {i}."} | rome for i in range(30)]
     lines = lambda rows: "\n".join(map(json.dumps, rows))  # noqa: E731
     return {
         "squad.json": (squad(30, rng), "answers"),
@@ -100,18 +93,13 @@ def test_the_kind_and_its_recipe(written, capsys, name):
     if kind == "texts":
         assert (found.text, found.recipe, found.own_data) == (name, None, True)
         return
-    assert (found.text, found.recipe, found.data, found.own_data) == (
-        None,
-        RECIPES_BY_KIND[kind].recipe,
-        name,
-        False,
-    )
-    said = capsys.readouterr().err
-    assert f"running glassformer train {RECIPES_BY_KIND[kind].recipe} --data {name}" in said
+    fitting = RECIPES_BY_KIND[kind].recipe
+    assert (found.text, found.recipe, found.data, found.own_data) == (None, fitting, name, False)
+    assert f"running glassformer train {fitting} --data {name}" in capsys.readouterr().err
     by_word = resolve_request(RecipeRequest(name), "train", "--text FILE")
-    assert (by_word.recipe, by_word.data) == (RECIPES_BY_KIND[kind].recipe, name)
+    assert (by_word.recipe, by_word.data) == (fitting, name)
     recipe = choose_recipe(None, name)
-    assert recipe.task == load_recipe(RECIPES_BY_KIND[kind].recipe).task
+    assert recipe.task == load_recipe(fitting).task
     assert recipe.data.source == str(written / name)
     assert recipe.name == Path(name).stem
     assert (recipe.data.validation_size, recipe.data.test_size) == (0.1, 0.1)
@@ -129,27 +117,8 @@ def test_what_is_said_of_columns_goes_before(written, name, settings):
     assert resolve_request(RecipeRequest(text=name, settings=tuple(settings)), "train", "").text == name
 
 
-def test_two_columns_of_texts_are_asked_about(refused, written):
-    one, two = ([f"{x} number {i} of many" for i in range(30)] for x in ("this", "that"))
-    (written / "two.csv").write_text(table(["mine", "yours"], ",", one, two))
-    said = refused("train", "--text", "two.csv")
-    assert "glassformer train multi30k-transformer --data two.csv" in said
-    assert "glassformer train stsb-minilm --data two.csv" in said
-
-
-def test_texts_without_labels_are_named(refused, written):
-    said = refused("train", "--text", "texts.txt")
-    assert "the file has texts without labels" in said
-    assert "a tab and its label" in said
-
-
 def test_a_folder_of_images_as_text(written, capsys):
-    from PIL import Image
-
-    for label in ("dark", "light"):
-        (written / "images" / label).mkdir(parents=True)
-        for i in range(3):
-            Image.new("L", (5, 7), 200 * (label == "light") + i).save(written / "images" / label / f"{i}.png")
+    pictures(written / "images", {"dark": 3, "light": 3})
     found = resolve_request(RecipeRequest(text="images"), "train", "")
     assert (found.text, found.images) == (None, "images")
     assert "read as --images images" in capsys.readouterr().err

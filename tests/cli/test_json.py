@@ -18,17 +18,13 @@ from .tiny import settings, write_csv
 
 PAGE = Path(__file__).parents[2] / "docs" / "json.md"
 RUNS = Path(__file__).parents[1] / "house" / "saved" / "0.1.0" / "runs"
-
-
 VERBS = dict(leaves(typer.main.get_command(build_app())))
 
 
 def documented() -> dict[str, tuple[bool, set[str], bool]]:
     """Command -> whether it gives a list, the keys, and whether there may be others."""
-    found = {}
-    for name, keys in re.findall(
-        r"^\| `([a-zA-Z -]+)` \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE
-    ):
+    found, text = {}, PAGE.read_text(encoding="utf-8")
+    for name, keys in re.findall(r"^\| `([a-zA-Z -]+)` \| (.+) \|$", text, re.MULTILINE):
         more = "and " in keys or "`Explanation" in keys
         found[name] = (keys.startswith("list of"), set(re.findall(r"`(\w+)`", keys)), more)
     return found
@@ -40,9 +36,8 @@ DOCUMENTED = documented()
 def test_every_verb_takes_it_and_is_on_the_page():
     for name, command in VERBS.items():
         assert "--json" in [option for p in command.params for option in p.opts], name
-    assert {
-        " ".join(w for w in name.split() if w.islower() and not w.startswith("--")) for name in DOCUMENTED
-    } == VERBS.keys()
+    named = [[w for w in name.split() if w.islower() and not w.startswith("--")] for name in DOCUMENTED]
+    assert {" ".join(words) for words in named} == VERBS.keys()
 
 
 @pytest.fixture
@@ -84,14 +79,8 @@ def test_training_and_what_is_asked_of_a_run(asked, run: Path, reviews: Path, tm
 
 
 def test_folds_and_reviews(asked, reviews: Path):
-    assert (
-        len(
-            asked(
-                "cross-validate", "cross-validate", "--text", reviews, "--folds", 2, "--out", "f", *settings()
-            )["metrics"]["folds"]
-        )
-        == 2
-    )
+    words = ("--text", reviews, "--folds", 2, "--out", "f", *settings())
+    assert len(asked("cross-validate", "cross-validate", *words)["metrics"]["folds"]) == 2
     assert asked("review-labels", "review-labels", "f")["n"] == 60
 
 
@@ -107,11 +96,8 @@ def test_other_kinds_of_models(asked):
 
 
 def test_what_needs_no_model(asked, monkeypatch, trained: Path, reviews: Path):
-    assert asked("new", "new", "m.toml") == {
-        "file": "m.toml",
-        "task": "text-classification",
-        "data": "europe",
-    }
+    made = {"file": "m.toml", "task": "text-classification", "data": "europe"}
+    assert asked("new", "new", "m.toml") == made
     (europe,) = (row for row in asked("recipes", "recipes") if row["name"] == "europe")
     assert europe["task"] == "text-classification"
     assert "europe" in [row["name"] for row in asked("data list", "data", "list")]
@@ -142,9 +128,8 @@ def test_a_server_says_where_it_listens(asked, monkeypatch, trained: Path):
     from glassformer.serve import run as server
 
     monkeypatch.setattr(serve, "hand_over_signals", lambda: None)
-    monkeypatch.setattr(
-        server, "run_server", lambda *given, on_ready, **options: on_ready("http://127.0.0.1:7")
-    )
+    ready = lambda *given, on_ready, **options: on_ready("http://127.0.0.1:7")  # noqa: E731
+    monkeypatch.setattr(server, "run_server", ready)
     assert asked("serve", "serve", trained) == {"address": "http://127.0.0.1:7", "runs": [str(trained)]}
 
 

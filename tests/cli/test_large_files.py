@@ -31,10 +31,7 @@ def piecewise(monkeypatch):
 
 def table_files(folder: Path, bad: bool) -> list[Path]:
     """One table as CSV, TSV and JSON Lines, with columns beside the texts, some of which are called as ours."""
-    rows = [
-        {"id": i, "text": text, "label": label, "note": "=1+1"}
-        for i, (text, label) in enumerate(sentences(31))
-    ]
+    rows = [{"id": i, "text": t, "label": y, "note": "=1+1"} for i, (t, y) in enumerate(sentences(31))]
     if bad:
         rows[11]["text"] = ""
         rows[23]["text"] = " "
@@ -70,11 +67,10 @@ def test_the_answers_are_the_same_as_all_at_once(gf, as_json, ok, run: Path, tmp
         assert one[3][0] == other[3][0]
         for left, right in zip(one[3][1:], other[3][1:], strict=True):
             assert left[:5] + left[8:] == right[:5] + right[8:]
-            assert [float(x or 0) for x in left[5:8]] == pytest.approx(
-                [float(x or 0) for x in right[5:8]], abs=1e-5
-            )
-        assert [a["row"] for a in one[4]["answers"]] == [a["row"] for a in other[4]["answers"]]
-        assert [a["error"] for a in one[4]["answers"]] == [a["error"] for a in other[4]["answers"]]
+            p, q = ([float(x or 0) for x in cells[5:8]] for cells in (left, right))
+            assert p == pytest.approx(q, abs=1e-5)
+        for key in ("row", "error"):
+            assert [a[key] for a in one[4]["answers"]] == [a[key] for a in other[4]["answers"]]
         assert one[4]["without_answer"] == (0 if not bad else 4 if path.suffix == ".jsonl" else 3)
 
 
@@ -139,9 +135,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path, piecewise):
 
     def peak(rows: int) -> int:
         path = tmp_path / f"{rows}.csv"
-        path.write_text(
-            "text,id\n" + "".join(f"a rather long text of row {i} {'x' * 99},{i}\n" for i in range(rows))
-        )
+        lines = (f"a rather long text of row {i} {'x' * 99},{i}\n" for i in range(rows))
+        path.write_text("text,id\n" + "".join(lines))
         tracemalloc.start()
         total = sum(len(piece) for piece in LargeFile(path, InputRequest([], "text")))
         used = tracemalloc.get_traced_memory()[1]
@@ -173,11 +168,9 @@ def test_a_table_that_changes_between_two_pieces_ends_the_work(tmp_path: Path, p
         (tmp_path / "other").replace(path)
     else:
         path.unlink()
-    with pytest.raises(
-        DataError, match=rf"{name}: the file has changed while it was read.*Run the command again"
-    ):
-        for _ in pieces:
-            pass
+    said = rf"{name}: the file has changed while it was read.*Run the command again"
+    with pytest.raises(DataError, match=said):
+        list(pieces)
 
 
 def test_predict_of_a_table_that_changes_leaves_no_file_and_ends_with_one_line(

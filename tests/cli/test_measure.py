@@ -8,6 +8,7 @@ import pytest
 from glassformer.tasks.image_classification import estimator as of_pictures
 from glassformer.tasks.text_classification import estimator as of_texts
 
+from .every import VIT
 from .tiny import pictures, sentences, sets, settings, write_csv
 
 ASKED = ("--set", "class_weight=balanced", "--set", "monitor=macro_f1", "--set", "baselines=true")
@@ -27,12 +28,9 @@ def weights(monkeypatch):
 
         monkeypatch.setattr(module, name, called)
 
-    for module, names in (
-        (of_texts, ("tfidf_logistic", "bag_of_embeddings")),
-        (of_pictures, ("pixel_logistic",)),
-    ):
-        for name in names:
-            watch(module, name)
+    for name in ("tfidf_logistic", "bag_of_embeddings"):
+        watch(of_texts, name)
+    watch(of_pictures, "pixel_logistic")
     return seen
 
 
@@ -65,9 +63,7 @@ def test_texts(gf, ok, tmp_path, weights):
 
 def test_pictures(ok, tmp_path, weights):
     pictures(tmp_path / "folder", {"many": 31, "rare": 7}, (9, 11))
-    small = tuple("image_size=8 patch_size=4 d_model=16 num_heads=2 num_layers=1 d_ff=16 epochs=1".split())
-    words = sets(*small, "threads=1", "bootstrap=20")
-    result = ok("train", "--images", "folder", "--out", "run", *words, *ASKED)
+    result = ok("train", "--images", "folder", "--out", "run", *sets(*VIT), *ASKED)
     targets, options = weights["pixel_logistic"]
     np.testing.assert_allclose(options["sample_weight"], balanced(targets), rtol=1e-5)
     assert json.loads((tmp_path / "run" / "metrics.json").read_text())["measure"] == "macro_f1"
@@ -76,9 +72,8 @@ def test_pictures(ok, tmp_path, weights):
 
 def test_folds(ok, tmp_path):
     write_csv(tmp_path / "reviews.csv", sentences(60))
-    result = ok(
-        "cross-validate", "--text", "reviews.csv", "--folds", 2, "--out", "folds", *settings(), *ASKED[:4]
-    )
+    words = ("--text", "reviews.csv", "--folds", 2, "--out", "folds", *settings(), *ASKED[:4])
+    result = ok("cross-validate", *words)
     assert "fold 1 of 2: macro-F1 0." in result.out
     head = next(line for line in result.out.splitlines() if "accuracy" in line and "┃" in line)
     assert head.index("macro-F1") < head.index("accuracy")

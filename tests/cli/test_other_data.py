@@ -85,9 +85,8 @@ def test_one_file_of_tags_is_split_as_a_table_is(how: str, tmp_path: Path):
     given = {"data": file} if how == "--data" else {"settings": [f"source={file}"]}
     recipe = choose_recipe("wnut17-minilm", **given)
     assert (recipe.data.validation_size, recipe.data.test_size) == (0.1, 0.1)
-    assert describe_held_out(recipe).startswith(
-        "held out of the sentences: 10% for validation and 10% for test"
-    )
+    said = "held out of the sentences: 10% for validation and 10% for test"
+    assert describe_held_out(recipe).startswith(said)
     assert load(recipe).sizes() == "82 train, 9 validation, 10 test"
 
 
@@ -162,29 +161,24 @@ def test_a_classifier_begins_from_the_run_and_reads_what_it_has_positions_for(gf
     lines = tmp_path / "lines.txt"
     lines.write_text("\n".join(text for text, _ in sentences(60)), encoding="utf-8")
     ok("train", "europe-mlm", "--data", lines, "--out", "runs/mlm", *MLM)
-    data = write_csv(
-        tmp_path / "reviews.csv", [*sentences(60), ("long " * 90, "pos"), ("long and dull " * 90, "neg")]
-    )
+    long = [("long " * 90, "pos"), ("long and dull " * 90, "neg")]
+    data = write_csv(tmp_path / "reviews.csv", [*sentences(60), *long])
     quick = sets("epochs=1", "precision=fp32", "bootstrap=20", "baselines=false")
-    result = ok("train", "--text", data, "--model", "runs/mlm", "--out", "run", *quick)
+    train = ("train", "--text", data, "--model", "runs/mlm", *quick, "--out")
+    result = ok(*train, "run")
     assert "note: runs/mlm has positions for 64 tokens: max_length = 64" in result.err
     assert "longer than 64 tokens" in result.out
     ok("predict", "run", "a splendid film " * 99)
-    ok("train", "--text", data, "--model", "runs/mlm", "--out", "run", "--resume", *quick)
-    assert (
-        "max_length: 65 is more than the model's 64 positions"
-        in gf(
-            "train", "--text", data, "--model", "runs/mlm", "--out", "b", "--set", "max_length=65", *quick
-        ).err
-    )
+    ok(*train, "run", "--resume")
+    said = gf(*train, "b", "--set", "max_length=65").err
+    assert "max_length: 65 is more than the model's 64 positions" in said
 
 
 def test_in_python_the_length_follows_too(tmp_path: Path):
     texts, labels = zip(*sentences(12), strict=True)
     sizes = {"d_model": 8, "num_layers": 1, "num_heads": 2, "d_ff": 13, "epochs": 1, "precision": "fp32"}
-    gf.MaskedLM(max_positions=17, max_length=17, min_count=1, vocab_size=90, **sizes).fit(texts).save(
-        tmp_path / "mlm"
-    )
+    mlm = gf.MaskedLM(max_positions=17, max_length=17, min_count=1, vocab_size=90, **sizes).fit(texts)
+    mlm.save(tmp_path / "mlm")
     clf = gf.TextClassifier(str(tmp_path / "mlm"), epochs=1, precision="fp32")
     with pytest.warns(ShortModelWarning, match="positions for 17 tokens"):
         clf.fit(texts, labels)
@@ -197,8 +191,6 @@ def test_in_python_the_length_follows_too(tmp_path: Path):
 
 
 def test_how_many_texts_have_several_sentences():
-    assert (
-        multi_sentence_share(["One. Two.", "One", 'He said "no." She left.', "3.5 stars", "What?! Yes."])
-        == 0.6
-    )
+    texts = ["One. Two.", "One", 'He said "no." She left.', "3.5 stars", "What?! Yes."]
+    assert multi_sentence_share(texts) == 0.6
     assert multi_sentence_share([]) == 0

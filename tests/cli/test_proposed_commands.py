@@ -40,9 +40,8 @@ def rows(metrics: dict) -> int:
 
 def texts(count: int, *classes: str) -> list[tuple[str, str]]:
     names = ["red", "green", "blue", "black", "white", "grey", "pink", "brown"]
-    return [
-        (f"a {names[i % 8]} thing number {i} of {i % 13}", classes[i % len(classes)]) for i in range(count)
-    ]
+    text = lambda i: f"a {names[i % 8]} thing number {i} of {i % 13}"  # noqa: E731
+    return [(text(i), classes[i % len(classes)]) for i in range(count)]
 
 
 def table(folder: Path, found: Sequence[Sequence[str]], header: str = "text,label") -> Path:
@@ -123,9 +122,8 @@ def test_the_encoding_is_kept_where_the_label_is_asked_for(tmp_path):
 
 
 def test_model_length_and_columns_are_kept(tmp_path):
-    found = [
-        (str(i), text, label) for i, (text, label) in enumerate([*texts(30, "a", "b"), *texts(3, "a", "b")])
-    ]
+    rows = [*texts(30, "a", "b"), *texts(3, "a", "b")]
+    found = [(str(i), *row) for i, row in enumerate(rows)]
     file = table(tmp_path, found, "number,what,kind")
     words = ["--text-column", "what", "--label-column", "kind", "--max-length", "17"]
     _, command = doctored(file, "--model", "all-minilm-l6-v2", *words)
@@ -157,21 +155,19 @@ def test_pictures_that_cannot_be_read_are_left_out_by_the_command(tmp_path):
     assert rows(metrics) == 31 - ("drop_duplicates=true" in command)
 
 
-TWEETS = [
-    f"@john_doe and @mary_ann saw café number {i} #so_nice https://a_b.example/c_d 😀" for i in range(40)
-]
-CODE = [f"the naïve user_name of table_{i} is set_by row_count" for i in range(40)]
-SEGMENTED = [f"nhà_hàng số {i} phục_vụ rất tốt" for i in range(40)]
-
-
-@pytest.mark.parametrize(("found", "told"), [(TWEETS, False), (CODE, False), (SEGMENTED, True)])
-def test_names_with_an_underscore_are_no_segmented_vietnamese(found, told):
-    split = TextSplit(found, ["a", "b"] * 20, "mine")
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("@john_doe and @mary_ann saw café number {} #so_nice https://a_b.example/c_d 😀", False),
+        ("the naïve user_name of table_{} is set_by row_count", False),
+        ("@a_b thấy nhà hàng số {} rất tốt", False),  # Vietnamese, and only a name has one
+        ("nhà_hàng số {} phục_vụ rất tốt", True),
+    ],
+)
+def test_names_with_an_underscore_are_no_segmented_vietnamese(text, told):
+    split = TextSplit([text.format(i) for i in range(40)], ["a", "b"] * 20, "mine")
     report = examine(TextDataset("mine", {"train": split}))
     assert ("segmentation" in {f.code for f in report.findings}) is told
-    mixed = [f"@a_b thấy nhà hàng số {i} rất tốt" for i in range(40)]  # Vietnamese, and only a name has one
-    report = examine(TextDataset("mine", {"train": TextSplit(mixed, ["a", "b"] * 20, "mine")}))
-    assert "segmentation" not in {f.code for f in report.findings}
 
 
 def test_every_option_of_the_doctor_is_one_of_train():

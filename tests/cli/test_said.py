@@ -4,8 +4,6 @@ import json
 import warnings
 from pathlib import Path
 
-import pytest
-
 from glassformer.cli.output import (
     calibration_hint,
     print_warnings,
@@ -21,14 +19,8 @@ from glassformer.tasks.catalog import build_recipe, known_recipe
 from glassformer.tasks.run import Run
 from glassformer.train.callbacks import Callback
 
+from .every import VIT
 from .tiny import pictures, sentences, sets, settings, write_csv
-
-PICTURES = sets(
-    *"""
-    image_size=8 patch_size=4 d_model=16 num_layers=1 num_heads=2 d_ff=16 epochs=1 precision=fp32
-    baselines=false bootstrap=20 threads=1 grid=false
-""".split()
-)
 
 
 def vietnamese(path: Path) -> Path:
@@ -79,9 +71,7 @@ def test_a_run_is_not_told_to_skip_what_it_has_skipped(ok, tmp_path: Path):
     assert "--on-bad-row" not in line
 
 
-def test_a_run_that_is_killed_leaves_what_the_doctor_found(
-    gf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_run_that_is_killed_leaves_what_the_doctor_found(gf, tmp_path: Path, monkeypatch):
     class Killed(Callback):
         def __init__(self, *_, **__):
             pass
@@ -108,8 +98,8 @@ def test_a_set_of_pictures_is_described_as_the_guide_says(ok, tmp_path: Path):
     (red / "again.png").write_bytes((red / "0.png").read_bytes())
     (tmp_path / "squares" / "test" / "red" / "leak.png").write_bytes((red / "1.png").read_bytes())
     (red / "torn.png").write_bytes((red / "2.png").read_bytes()[:60])
-    arguments = ("--model", "vit-tiny", "--set", "broken=skip", *PICTURES)
-    result = ok("train", "--images", tmp_path / "squares", "--out", "run", *arguments)
+    words = sets(*VIT, "broken=skip", "baselines=false", "grid=false")
+    result = ok("train", "--images", tmp_path / "squares", "--out", "run", *words)
     lines = result.out.splitlines()
     before = lines[: place_of(lines, "step ")]
     for said in (
@@ -160,19 +150,10 @@ def test_notes_of_a_verb_name_its_options(gf, run, tmp_path):
 # --- few examples, and probabilities that are too low -----------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("n", "accuracy", "said"),
-    [
-        (4, 0.75, "validation accuracy: 3 of 4"),
-        (29, 28 / 29, "validation accuracy: 28 of 29"),
-        (101, 0.9, "validation accuracy: 90.0\u202f%"),
-    ],
-)
-def test_a_handful_is_counted(n, accuracy, said):
-    assert validation_line({"n": n, "accuracy": accuracy}, "accuracy").startswith(said)
-
-
-def test_a_measure_that_is_no_count_says_of_how_many_it_is():
+def test_a_handful_is_counted():
+    for n, accuracy, said in ((4, 0.75, "3 of 4"), (29, 28 / 29, "28 of 29"), (101, 0.9, "90.0\u202f%")):
+        line = validation_line({"n": n, "accuracy": accuracy}, "accuracy")
+        assert line.startswith(f"validation accuracy: {said}")
     assert validation_line({"n": 7, "accuracy": 1.0, "macro_f1": 0.5}, "macro_f1").endswith("(of 7 examples)")
 
 

@@ -49,9 +49,7 @@ def test_from_a_table_to_answers(gf, as_json, ok, table, tmp_path):
     p = np.array([[float(row[f"p:{label}"]) for label in LABELS] for row in rows])
     given = [tuple(np.array(LABELS)[row]) for row in p >= clf.threshold_]
     assert [row["predicted"] for row in rows] == [" | ".join(labels) or "(none)" for labels in given]
-    sure = [
-        min(row[np.isin(LABELS, labels)], default=1 - row.max()) for row, labels in zip(p, given, strict=True)
-    ]
+    sure = [min(own[np.isin(LABELS, labels)], default=1 - own.max()) for own, labels in zip(p, given)]
     np.testing.assert_allclose([float(row["probability"]) for row in rows], sure, atol=1e-5)
 
     pq.write_table(pa.table({"text": texts}), "rows.parquet")
@@ -124,9 +122,8 @@ def test_labels_that_look_wrong_or_are_missing_are_found_and_given_back(ok, tabl
     texts = [line.split(",")[0] for line in lines[1:]]
     wrong = [i for i, text in enumerate(texts) if "dog" in text.split()][:3]
     for i in wrong:  # a dog is forgotten
-        lines[i + 1] = (
-            f"{texts[i]},{';'.join(label for label in LABELS if label in texts[i] and label != 'dog')}"
-        )
+        left = [label for label in LABELS if label in texts[i] and label != "dog"]
+        lines[i + 1] = f"{texts[i]},{';'.join(left)}"
     table.write_text("\n".join(lines) + "\n")
     result = ok("review-labels", *asked(table, "epochs=25"), "--folds", "3", "--out", "folds")
     assert "examples have a label that looks wrong, or lack one" in result.out

@@ -30,6 +30,7 @@ from glassformer.tasks.translation import estimator as translation
 from glassformer.tasks.word2vec import estimator as vectors
 from glassformer.train.callbacks import Progress
 
+from .every import SMALL
 from .tiny import sentences, sets, settings, snapshot, write_csv
 
 HOLD = """\
@@ -63,7 +64,7 @@ def steps(run: Path) -> list[tuple]:
     [
         (inputs, "load_text_dataset", signal.SIGTERM),
         (Classes, "check_unseen", signal.SIGINT),
-        (runner, "begin", signal.SIGHUP),
+        (runner, "create_run_folder", signal.SIGHUP),
         (supervised, "_examine", signal.SIGTERM),
     ],
 )
@@ -109,17 +110,17 @@ def test_a_signal_in_the_last_step_stops_what_follows(gf, ok, reviews, stop):
     assert not Path("run/metrics.json").exists()
 
 
-SMALL = sets(
-    "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16", "epochs=1", "precision=fp32", "threads=1"
-)
+HELD = ("test_size=8", "validation_size=4", "vocab_size=300")
 OTHERS = {
-    "image": (supervised, "evaluate_splits", ["digits", *SMALL, "--set", "limit=120", "--set", "robustness=false"]),
-    "masked words": (masked, "count_masked_tokens", ["europe-mlm", *SMALL, "--set", "limit=300"]),
-    "vectors": (vectors, "tests_folder", ["countries-word2vec", "--set", "dim=13", "--set", "epochs=2", "--set",
-                          "limit=800", "--set", "threads=1"]),
-    "translation": (translation, "search", ["multi30k-transformer", "--data", "pairs.csv", *SMALL, "--set",
-                                           "test_size=8", "--set", "validation_size=4", "--set", "vocab_size=300"]),
-}  # fmt: skip
+    "image": (supervised, "evaluate_splits", ["digits", *sets(*SMALL, "limit=120", "robustness=false")]),
+    "masked words": (masked, "count_masked_tokens", ["europe-mlm", *sets(*SMALL, "limit=300")]),
+    "vectors": (vectors, "tests_folder", ["countries-word2vec", *sets("dim=13", "epochs=2", "limit=800")]),
+    "translation": (
+        translation,
+        "search",
+        ["multi30k-transformer", "--data", "pairs.csv", *sets(*SMALL, *HELD)],
+    ),
+}
 
 
 @pytest.mark.parametrize("task", OTHERS)
@@ -166,9 +167,8 @@ def test_predict_keeps_its_parts_and_goes_on(gf, ok, run, stop, number, monkeypa
     argv = ["predict", run, "--data", "many.parquet", "--out"]
     ok(*argv, "whole.parquet")
     stop(scoring, "_table", number, calls=4)
-    assert "finished parts are kept, run the same command again to continue" in one_line(
-        gf(*argv, "out.parquet")
-    )
+    said = one_line(gf(*argv, "out.parquet"))
+    assert "finished parts are kept, run the same command again to continue" in said
     assert sorted(os.listdir("out.parquet.parts")) == [f"part-{i:06}.parquet" for i in range(3)]
     ok(*argv, "out.parquet")
     assert Path("out.parquet").read_bytes() == Path("whole.parquet").read_bytes()
@@ -192,9 +192,8 @@ def test_evaluate_and_export_leave_nothing_half(gf, ok, run, stop):
 
 def test_every_writer_into_a_held_run_is_refused_and_readers_are_not(gf, ok, run, reviews, tmp_path):
     before = snapshot(run)
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, str(run)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
+    command = [sys.executable, "-c", HOLD, str(run)]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == b"held\n"
@@ -207,9 +206,10 @@ def test_every_writer_into_a_held_run_is_refused_and_readers_are_not(gf, ok, run
         for argv in (["evaluate", run], ["predict", run, "a text"], ["report", run]):
             ok(*argv)
         left = snapshot(run)
-        assert {k: v for k, v in left.items() if k not in (LOCK, "report.html")} == {
-            k: v for k, v in before.items() if k != "report.html"
-        }
+        for written in (LOCK, "report.html"):
+            before.pop(written, None)
+            left.pop(written, None)
+        assert left == before
     finally:
         process.communicate(b"")
     ok("calibrate", run)
@@ -285,10 +285,8 @@ except KeyboardInterrupt:
 
 
 def program(body: str, after: str = "pass", change: str = "TICK = 0.01") -> subprocess.Popen[str]:
-    text = PROGRAM.format(body=body, after=after, change=change)
-    return subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    command = [sys.executable, "-c", PROGRAM.format(body=body, after=after, change=change)]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def ready(process: subprocess.Popen[str]) -> None:
@@ -311,42 +309,34 @@ def test_a_second_signal_ends_at_once(number):
     assert process.communicate()[1] == stopping.ENDED_MESSAGE.decode()
 
 
-def test_a_main_thread_that_computes_outside_of_python_is_not_waited_for():
-    # "ready" comes from a second thread, while the first is where no signal is heard
-    body = """import hashlib
+SLOW = "import time\nprint('ready', flush=True)\ntime.sleep(0.5)\nprint('imported', flush=True)\n"
+COMPUTES = """import hashlib
     threading.Timer(1, lambda: print('ready', flush=True)).start()
     hashlib.pbkdf2_hmac('sha256', b'', b'', 10**9)"""
-    process = program(body, change="TICK = stopping.TIMEOUT_TICKS = 0.1")
-    ready(process)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(60) == 130
-    assert process.communicate() == ("", stopping.ENDED_MESSAGE.decode())
-
-
-def test_an_interruption_in_a_destructor_is_not_lost():
-    body = """
-    class Swallows:
+SWALLOWS = """class Swallows:
         def __del__(self):
             print('ready', flush=True)
             time.sleep(60)
     Swallows()
     time.sleep(60)"""
-    process = program(body.strip("\n").replace("\n    ", "\n    ").lstrip())
-    ready(process)
-    process.send_signal(signal.SIGTERM)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "unwound\n", "")
+# What a main thread does when the signal comes, and what is said on both streams.
+BODIES = {
+    "computes outside of Python, so it is not waited for": (COMPUTES, "", stopping.ENDED_MESSAGE.decode()),
+    "is in a destructor, where the interruption would be lost": (SWALLOWS, "unwound\n", ""),
+    "imports, which is finished before": ("import slow; time.sleep(60)", "imported\nunwound\n", ""),
+}
 
 
-def test_an_import_is_finished_before_it_is_interrupted(tmp_path):
-    (tmp_path / "slow.py").write_text(
-        "import time\nprint('ready', flush=True)\ntime.sleep(0.5)\nprint('imported', flush=True)\n"
-    )
-    process = program(f"sys.path.insert(0, {str(tmp_path)!r}); import slow; time.sleep(60)")
-    ready(process)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "imported\nunwound\n", "")
+@pytest.mark.parametrize("what", BODIES)
+def test_a_signal_ends_a_main_thread_that(what, tmp_path, monkeypatch):
+    (tmp_path / "slow.py").write_text(SLOW)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    body, out, err = BODIES[what]
+    change = "TICK = stopping.TIMEOUT_TICKS = 0.1" if body == COMPUTES else "TICK = 0.01"
+    process = program(body, change=change)
+    ready(process)  # told by a second thread where the first is where no signal is heard
+    process.send_signal(signal.SIGINT if "import slow" in body else signal.SIGTERM)
+    assert (*process.communicate(timeout=60), process.returncode) == (out, err, 130)
 
 
 def test_a_stopped_and_continued_process_has_not_waited():
@@ -356,5 +346,4 @@ def test_a_stopped_and_continued_process_has_not_waited():
     process.send_signal(signal.SIGTERM)
     time.sleep(1.5)
     process.send_signal(signal.SIGCONT)
-    out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "unwound\n", "")
+    assert (*process.communicate(timeout=30), process.returncode) == ("unwound\n", "", 130)

@@ -4,103 +4,35 @@ import csv
 import io
 import json
 import re
-import shutil
 from inspect import signature
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.base import clone
 
-from glassformer import ImageClassifier, MaskedLM, TextClassifier, Word2Vec
+from glassformer import (
+    ImageClassifier,
+    MaskedLM,
+    QuestionAnswerer,
+    TextClassifier,
+    TextRegressor,
+    TokenTagger,
+    Word2Vec,
+)
 from glassformer.cli.app import main
 from glassformer.cli.options import all_keys, guess_data_option, suggest_option, use_option_names
 from glassformer.cli.own_data import choose_recipe
 from glassformer.cli.stopping import INTERRUPTED
 from glassformer.config import override
 from glassformer.config.synonyms import KEYS, KEYS_BY_NAME
-from glassformer.errors import ConfigError
+from glassformer.data.answered import load_qa
+from glassformer.data.pairs import load_pairs, load_scored_pairs
+from glassformer.data.tagged import load_tagged
+from glassformer.errors import ConfigError, DataError
 from glassformer.tasks.catalog import recipe_classes, recipe_names
 
 from .tiny import sentences, settings, write_csv
-
-SLIPS = [
-    (("--label-column", "abuot"), "no column 'abuot'. Did you mean 'about'?"),
-    (("--text-column", "coment"), "no column 'coment'. Did you mean 'comment'?"),
-    (("--set", "class_wieght=balanced"), "unknown key 'class_wieght'"),
-    (("--set", "class_weight=balancd"), "'balancd' is not valid. Did you mean 'balanced'?"),
-    (("--set", "merge_labels=speling"), "'speling' is not a way to merge labels"),
-    (("--set", "epochs=many"), "got 'many'"),
-    (("--model", "minlm"), "no model 'minlm'. Did you mean 'minilm'?"),
-    (("--model", "bert-base"), "no model 'bert-base'. Did you mean 'bert-base-uncased'?"),
-    (("--model", "all-minilm-l6"), "no model 'all-minilm-l6'. Did you mean 'all-minilm-l6-v2'?"),
-]
-
-
-@pytest.mark.parametrize(("slip", "said"), SLIPS)
-def test_a_slip_goes_before_the_folder_and_the_data(refused, run, tmp_path, slip, said):
-    table = tmp_path / "reviews.csv"
-    table.write_text("comment,about\nno,such,table\n")
-    shutil.copytree(run, tmp_path / "runs" / "reviews")
-    assert said in refused("train", "--text", "reviews.csv", *slip)
-    assert said in refused("train", "--text", "reviews.csv", "--out", "elsewhere", *slip)
-    assert "the output folder contains a finished run" in refused("train", "--text", "reviews.csv")
-    if not slip[0].endswith("column"):
-        assert said in refused("train", "imdb-textcnn", "--out", "elsewhere", *slip)
-    if "--model" not in slip:
-        assert said in refused("review-labels", "--text", "reviews.csv", *slip)
-
-
-def test_an_option_for_a_table_of_another_program(refused):
-    assert "No such option: --csv. For a table of texts write --text a.csv" in refused(
-        "train", "--csv", "a.csv"
-    )
-    assert "(Possible options: --image" in refused("train", "--img", "a")
-
-
-def test_pictures_too(refused, tmp_path):
-    (tmp_path / "a.csv").write_text("image,label\nno,such,table\n")
-    assert "no column 'lable'" in refused("train", "--images", "a.csv", "--label-column", "lable")
-    assert "no model 'vit-bse'. Did you mean" in refused("train", "--images", "a.csv", "--model", "vit-bse")
-
-
-def test_a_header_in_another_encoding_is_not_taken_for_a_slip(refused, tmp_path):
-    (tmp_path / "a.csv").write_text("comment,about\na,b\n", encoding="utf-16")
-    assert "--encoding utf-16" in refused("train", "--text", "a.csv", "--label-column", "about")
-
-
-UNREADABLE = [
-    ("nwe.csv", "no such file"),
-    ("pic.png", "an image, and this model reads texts"),
-    ("a.xlsx", "Save the sheet as CSV"),
-    ("gaps.csv", "row 22: the text is empty"),
-    ("", "the text is empty"),
-]
-
-
-@pytest.mark.parametrize(("given", "said"), UNREADABLE)
-def test_predict_looks_at_its_input_before_the_model(refused, run, tmp_path, given, said):
-    (tmp_path / "pic.png").write_bytes(b"\x89PNG")
-    (tmp_path / "a.xlsx").write_bytes(b"PK")
-    write_csv(tmp_path / "gaps.csv", [*sentences(20), ("", "pos"), *sentences(3), ("", "neg")])
-    (run / "model" / "model.safetensors").write_bytes(b"damaged")
-    found = refused("predict", run, given)
-    assert said in found
-    if given == "gaps.csv":
-        assert "(1 more row cannot be used)" in found
-    elif given != "a.xlsx":
-        assert said in refused("explain", run, given)
-    assert "damaged" in refused("predict", run, "a text") or "model" in refused("predict", run, "a text")
-
-
-def test_predict_says_that_the_run_was_trained_without_such_rows(ok, refused, run, tmp_path):
-    write_csv(tmp_path / "gaps.csv", [*sentences(5), ("", "pos")])
-    assert "so this run was trained" not in refused("predict", run, "gaps.csv")
-    config = run / "config.toml"
-    text = config.read_text()
-    assert 'on_bad_row = "refuse"' in text
-    config.write_text(text.replace('on_bad_row = "refuse"', 'on_bad_row = "skip"'))
-    assert "--on-bad-row skip (this run was trained with it)" in refused("predict", run, "gaps.csv")
-    ok("predict", run, "gaps.csv", "--on-bad-row", "skip")
 
 
 def test_rows_in_another_encoding_are_not_lost_without_a_word(ok, run, tmp_path):
@@ -110,32 +42,16 @@ def test_rows_in_another_encoding_are_not_lost_without_a_word(ok, run, tmp_path)
     assert "2 of them are not UTF-8: read it with --encoding cp1252, or save it as UTF-8" in result.err
 
 
-def test_an_onnx_export_is_no_run(refused, tmp_path):
-    folder = tmp_path / "exported"
-    folder.mkdir()
-    for name in ("onnx.json", "run.py", "model.onnx"):
-        (folder / name).write_text("{}")
-    for verb in (
-        ("predict", "exported", "a text"),
-        ("evaluate", "exported"),
-        ("explain", "exported", "a text"),
-    ):
-        said = refused(*verb)
-        assert "is an ONNX export" in said
-        assert "python exported/run.py" in said
-
-
 def test_show_passes_over_rows_that_cannot_be_used(as_json, ok, tmp_path):
     table = write_csv(tmp_path / "gaps.csv", [*sentences(20), ("", "pos"), ("a text", "")])
-    result = ok("data", "show", table)
-    assert "2 rows left out; the first:" in result.out
-    assert "row 22: the text is empty" in result.out
-    notes = as_json("data", "show", table)["notes"]
-    assert any("2 rows left out" in note for note in notes)
-    tags = tmp_path / "tags.conll"
-    tags.write_text("Ann B-PER\ncame O\n\nonly\n\nBob B-PER\nleft O\n")
-    result = ok("data", "show", tags)
-    assert "1 row left out" in result.out
+    said = "2 rows left out; the first:"
+    assert said in ok("data", "show", table).out
+    assert any(
+        said in note and "row 22: the text is empty" in note
+        for note in as_json("data", "show", table)["notes"]
+    )
+    (tmp_path / "tags.conll").write_text("Ann B-PER\ncame O\n\nonly\n\nBob B-PER\nleft O\n")
+    assert "1 row left out" in ok("data", "show", "tags.conll").out
 
 
 def test_a_verb_without_the_option_does_not_offer_it(gf, tmp_path):
@@ -149,56 +65,6 @@ def test_a_verb_without_the_option_does_not_offer_it(gf, tmp_path):
 
 
 # --- what a message offers --------------------------------------------------------------------------
-
-
-def test_bad_rows_are_answered_by_an_option_of_the_verb(refused, run, tmp_path):
-    gaps = write_csv(tmp_path / "gaps.csv", [*sentences(20), ("", "pos")])
-    for command in (("train", "--text", gaps, "--out", "x"), ("evaluate", run, "--data", gaps)):
-        said = refused(*command)
-        assert "or leave such rows out with --on-bad-row skip" in said
-        assert "on_bad_row" not in said
-    said = refused("explain", run, gaps)  # which has no such option
-    assert "row 22: the text is empty" in said
-    assert "on-bad-row" not in said
-
-
-def test_a_setting_without_its_option_is_named(refused, reviews):
-    said = refused("train", "--text", reviews, "on_bad_row=skip")
-    assert "both a recipe (on_bad_row=skip) and --text are given" in said
-    assert "a setting needs --set: --set on_bad_row=skip" in said
-
-
-def test_a_finished_run_in_the_way_is_said_before_the_data_are_read(gf, refused, run, reviews, tmp_path):
-    shutil.copytree(run, tmp_path / "runs" / "reviews")
-    broken = tmp_path / "reviews.csv"
-    broken.write_text("no table at all\n")
-    said = refused("train", "--text", broken)
-    assert (
-        "runs/reviews: the output folder contains a finished run. Choose another: --out runs/reviews-2"
-        in said
-    )
-    write_csv(broken, [*sentences(20), *sentences(20)])
-    last = gf("data", "doctor", "reviews.csv").out.splitlines()[-1]
-    assert last.endswith("train --text reviews.csv --set drop_duplicates=true --out runs/reviews-2")
-
-
-def test_what_a_resumed_run_has_otherwise_is_said(refused, run, tmp_path):
-    data = run / "config.toml"
-    source = next(line for line in data.read_text().splitlines() if line.startswith("source"))
-    source = source.partition("=")[2].strip().strip('"')
-    said = refused("train", "--text", source, "--out", run, "--resume", *settings("epochs=7"))
-    assert "contains a run of another recipe (train.epochs is 1 there and 7 here)" in said
-
-
-def test_a_run_that_is_not_there_has_a_neighbor(refused, run):
-    for command in (("predict", "rnu", "a film"), ("train", "--resume", "--out", "rnu")):
-        assert "rnu: no such run folder. Did you mean 'run'?" in refused(*command)
-
-
-def test_an_encoding_is_refused_before_the_model_is_loaded(refused, run, tmp_path):
-    (tmp_path / "new.csv").write_bytes("text\nun café\n".encode("cp1252"))
-    shutil.rmtree(run / "model")
-    assert "--encoding cp1252" in refused("predict", run, "new.csv")
 
 
 def test_a_training_ends_with_what_comes_next_and_with_how_many_warnings(ok, tmp_path):
@@ -250,25 +116,13 @@ def other(tmp_path: Path) -> Path:
     return write_csv(tmp_path / "other.csv", rows, "comment,stars,emotion")
 
 
-def test_evaluate_takes_the_columns_of_other_data(ok, refused, run, other):
-    rows = other.read_text().splitlines()
-    twice = [f"{row},{'mood' if i == 0 else row.rsplit(',', 1)[1]}" for i, row in enumerate(rows)]
-    other.with_name("wider.csv").write_text("\n".join(twice))
-    told = refused("evaluate", run, "--data", other.with_name("wider.csv"))
-    assert "column" in told
-    assert "label_column" not in told
-    assert "--label-column" in told or "--text-column" in told
+def test_evaluate_takes_the_columns_of_other_data(as_json, run, other):
     columns = ("--text-column", "comment", "--label-column", "emotion")
-    result = ok("evaluate", run, "--data", other, *columns, "--json")
-    assert json.loads(result.out)["n"] == 23
-    assert "has an effect only with --data" in refused("evaluate", run, *columns)
-    assert "has no --source-column" in refused("evaluate", run, "--data", other, "--source-column", "a")
-    calibrated = ok("calibrate", run, "--data", other, *columns, "--json")
-    assert json.loads(calibrated.out)["chosen_by"].endswith("other.csv")
-    assert "has an effect only with --data" in refused("calibrate", run, "--label-column", "emotion")
+    assert as_json("evaluate", run, "--data", other, *columns)["n"] == 23
+    assert as_json("calibrate", run, "--data", other, *columns)["chosen_by"].endswith("other.csv")
 
 
-def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, refused, other, tmp_path):
+def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, other, tmp_path):
     columns = ("--text-column", "comment", "--label-column", "emotion")
     flags = ("--epochs", 1, "--lr", 0.01, "--batch-size", 7, "--max-length", 13, "--seed", 5)
     result = ok("train", other, *columns, *flags, "--out", "run", *settings())
@@ -276,9 +130,6 @@ def test_a_table_in_the_place_of_a_recipe_is_taken_for_data(ok, refused, other, 
     config = (tmp_path / "run" / "config.toml").read_text()
     for line in ('text_column = "comment"', "lr = 0.01", "batch_size = 7", "seed = 5"):
         assert line in config
-    told = refused("train", "run")
-    assert "is a run folder, not a recipe" in told
-    assert "glassformer train --resume --out run" in told
 
 
 def test_pictures_in_the_place_of_a_recipe(gf, tmp_path):
@@ -306,90 +157,38 @@ def test_an_unknown_recipe_is_no_list_of_all(refused):
     assert len(recipe_names()) > 30
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["train", "europe", "--learning-rate", "1e-3"], "Write --lr 1e-3"),
-        (["train", "europe", "--num_train_epochs=2"], "Write --epochs 2"),
-        (["train", "europe", "--per-device-train-batch-size", "8"], "Write --batch-size 8"),
-        (["train", "europe", "--weight-decay", "0.1"], "Write --set weight_decay=0.1"),
-        (["train", "europe", "--hidden_size", "--lr"], "Write --set d_model=VALUE"),
-        (["cross-validate", "europe", "--lr", "1e-3"], "Write --set lr=1e-3"),
-        (["compare", "europe-pooling", "--epochs", "2"], "Write --set epochs=2"),
-        (["evaluate", "run", "--text_field", "a"], "Write --text-column a"),
-    ],
-)
-def test_flags_of_other_tools_are_answered_with_ours(refused, words, said):
-    assert f"No such option: {words[2].partition('=')[0]}. {said}" in refused(*words)
-
-
-def test_a_flag_that_nobody_knows_is_refused_as_before(refused):
-    assert "See 'glassformer train --help'" in refused("train", "europe", "--frobnicate")
-    assert suggest_option("--frobnicate", ["--out"], {}) is None
-    assert "Write" not in refused("predict", "run", "--lr", "1")
-
-
-def test_keys_of_other_tools_are_answered_with_ours(refused):
-    told = refused("train", "europe", "--set", "learning_rate=1e-3")
-    assert told == "error: --set: unknown key 'learning_rate'. Here it is called 'lr'"
-    assert "called 'epochs'" in refused("train", "europe", "--set", "train.num_train_epochs=3")
-    assert "the option --out" in refused("train", "europe", "--set", "output_dir=here")
-    assert "See all keys: 'glassformer train --help-keys'" in refused("train", "europe", "--set", "xyzzy=1")
-    keys = {key for cls in recipe_classes().values() for key in vars(cls()) if not key.startswith("_")}
-    assert set(KEYS) <= set(all_keys()) | keys
-    assert set(KEYS_BY_NAME) & set(all_keys()) <= {
-        "target_column"
-    }  # of pairs; of labels it is another's name
-
-
 def test_estimators_answer_names_of_other_tools_too():
+    said = {"learning_rate": ".* called 'lr'", "frobnicate": "Known: accum"}
+    said |= {"epoch": "Did you mean 'epochs'", "alpha": ".* called 'weight_decay'"}
     for cls in (TextClassifier, ImageClassifier, MaskedLM):
-        with pytest.raises(
-            TypeError, match=f"{cls.__name__} has no parameter 'learning_rate'. .* called 'lr'"
-        ):
-            cls(learning_rate=1e-3)
-        with pytest.raises(TypeError, match=f"{cls.__name__} has no parameter 'frobnicate'. Known: accum"):
-            cls(frobnicate=1)
-        with pytest.raises(TypeError, match=r"has no parameter 'epoch'\. Did you mean 'epochs'"):
-            cls(epoch=1)
-        with pytest.raises(TypeError, match=r"has no parameter 'alpha'\. .* called 'weight_decay'"):
-            cls(alpha=1)
+        for name, fix in said.items():
+            with pytest.raises(TypeError, match=rf"{cls.__name__} has no parameter '{name}'\. {fix}"):
+                cls(**{name: 1})
         assert clone(cls(lr=1e-3)).lr == 1e-3
         assert next(iter(signature(cls).parameters)) == "model"
 
 
 def test_word_vectors_answer_names_of_gensim():
-    theirs = {
-        "vector_size": "dim",
-        "workers": "threads",
-        "alpha": "lr",
-        "sample": "subsample",
-        "iter": "epochs",
-    }
-    theirs |= {"ns_exponent": "exponent", "max_final_vocab": "max_words"}
-    for name, ours in theirs.items():
-        with pytest.raises(
-            TypeError, match=f"Word2Vec has no parameter '{name}'. Here it is called '{ours}'"
-        ):
+    theirs = "vector_size workers alpha sample iter ns_exponent max_final_vocab".split()
+    for name, ours in zip(theirs, "dim threads lr subsample epochs exponent max_words".split(), strict=True):
+        with pytest.raises(TypeError, match=f"no parameter '{name}'. Here it is called '{ours}'"):
             Word2Vec(**{name: 1})
 
 
-def test_a_recipe_file_with_keys_of_other_tools(refused, tmp_path):
-    path = tmp_path / "mine.toml"
-    path.write_text('[data]\nsource = "europe"\n[train]\nlearning_rate = 1e-3\n')
-    assert "unknown key 'learning_rate'. Here it is called 'lr'" in refused("train", path)
+def test_messages_speak_of_options_where_there_are_some():
+    told, options = "Name both with text_column and label_column", ["--text-column", "--label-column"]
+    assert use_option_names(told, options) == "Name both with --text-column and --label-column"
+    assert use_option_names(told, options[:1]) == "Name both with --text-column and label_column"
+    assert suggest_option("--frobnicate", ["--out"], {}) is None
+
+
+def test_keys_of_other_tools_are_of_keys_that_there_are():
+    keys = {key for cls in recipe_classes().values() for key in vars(cls()) if not key.startswith("_")}
+    assert set(KEYS) <= set(all_keys()) | keys
+    ours = {"target_column"}  # of pairs; of labels it is another's name
+    assert set(KEYS_BY_NAME) & set(all_keys()) <= ours
     with pytest.raises(ConfigError, match="called 'd_model'"):
         override({}, {"hidden_size": 1}, recipe_classes()["text-classification"], "x")
-
-
-def test_messages_speak_of_options_where_there_are_some():
-    told = "no column 'label'. Name it with label_column"
-    assert use_option_names(told, ["--label-column"]) == "no column 'label'. Name it with --label-column"
-    assert use_option_names(told, ["--text-column"]) == told
-    both = use_option_names(
-        "Name both with text_column and label_column", ["--text-column", "--label-column"]
-    )
-    assert both == "Name both with --text-column and --label-column"
 
 
 def test_a_dash_is_standard_input(gf, ok, refused, run, stdin, tmp_path):
@@ -405,13 +204,65 @@ def test_a_dash_is_standard_input(gf, ok, refused, run, stdin, tmp_path):
         assert [row["text"] for row in csv.DictReader(file)][-1] == "two"
     stdin(b"one\n")
     assert gf("embed", run, "-", "and two", "--out", "out.npy").out.startswith("2 embeddings of dimension")
+
+
+def test_standard_input_that_cannot_be_read(refused, run, stdin, monkeypatch):
     stdin(b"\n \n")
     assert "standard input: there is no text" in refused("predict", run, "-")
     stdin(b"\xff\xfe")
     assert "standard input: not UTF-8" in refused("explain", run, "-")
-
-
-def test_standard_input_is_bounded(refused, run, stdin, monkeypatch):
+    stdin(b"")
+    assert "'-' is among the texts" in refused("predict", run, "-", "a text")
     monkeypatch.setattr("glassformer.inputs.rows.MAX_STDIN_BYTES", 5)
     stdin(b"123456")
     assert "standard input: more than" in refused("predict", run, "-")
+
+
+# --- what the library says of the same ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("load", "content", "said"),
+    [
+        (
+            load_scored_pairs,
+            "first,second,score" + 3 * "\na b c d,,1",
+            "column 'second': empty in all 3 rows",
+        ),
+        (load_pairs, "source,target" + 3 * "\n,x y", "column 'source': empty in all 3 rows"),
+        (load_qa, "question,context,answer" + 3 * "\n,a b c,b", "column 'question': empty in all 3 rows"),
+        (load_qa, "question,context,answer" + 3 * "\nwho is it,,b", "column 'context': empty in all 3 rows"),
+        (load_tagged, "tokens,tags" + 3 * "\n,O", "column 'tokens': empty in all 3 rows"),
+    ],
+)
+def test_an_empty_column_of_other_tasks_is_named(load, content, said, tmp_path):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(DataError, match=f"a.csv, {said}"):
+        load(tmp_path / "a.csv")
+
+
+def test_a_question_and_a_line_are_named(tmp_path):
+    qa = [{"id": "q7", "question": "Where?", "answers": [{"text": "Rome", "answer_start": 0}]}]
+    data = {"data": [{"paragraphs": [{"context": "In Paris.", "qas": qa}]}]}
+    (tmp_path / "qa.json").write_text(json.dumps(data))
+    with pytest.raises(DataError, match=r"qa.json, question 1 \(id 'q7', 'Where\?'\): the answer 'Rome'"):
+        load_qa(tmp_path / "qa.json")
+    (tmp_path / "a.conll").write_text("Ada B-PER\nis O\nhere\n")
+    with pytest.raises(DataError, match=r"a.conll, line 3: 1 column where the sentence's first word has 2"):
+        load_tagged(tmp_path / "a.conll")
+
+
+@pytest.mark.parametrize(
+    ("estimator", "X", "y", "said"),
+    [
+        (TextClassifier("tfidf"), np.zeros((10, 5)), range(10), r"an array \[10, 5\] of numbers"),
+        (TextRegressor("tfidf"), np.zeros((10, 5)), range(10), r"an array \[10, 5\] of numbers"),
+        (TextClassifier("tfidf"), [[1.0, 2.0, 3.0]] * 4, "abab", r"texts\[0\]: 3 values where a text is"),
+        (TextClassifier("encoder-mini"), np.zeros((4, 2)), "abab", "of numbers .* use scikit-learn"),
+        (TokenTagger("encoder-mini"), np.zeros((4, 3)), [["O"] * 3] * 4, "of numbers .* use scikit-learn"),
+        (QuestionAnswerer("encoder-mini"), np.zeros((4, 2)), ["a"] * 4, "of numbers .* use scikit-learn"),
+    ],
+)
+def test_numbers_are_no_texts(estimator, X, y, said):
+    with pytest.raises(DataError, match=said):
+        estimator.fit(X, list(y))

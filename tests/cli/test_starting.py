@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
@@ -35,12 +36,16 @@ sys.exit(code)
 """
 
 
+def python(program: str, *arguments: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    paths = f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
+    command = [sys.executable, "-c", program, *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": paths}
+    return subprocess.run(command, capture_output=True, text=True, env=environment, **options)
+
+
 def started(*arguments: object) -> subprocess.CompletedProcess[str]:
     """A process of the command line, which lists at its end what it has imported of ``HEAVY``."""
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    return subprocess.run(
-        [sys.executable, "-c", PROGRAM, *map(str, arguments)], capture_output=True, text=True, env=environment
-    )
+    return python(PROGRAM, *arguments)
 
 
 def imported_by(*arguments: str) -> set[str]:
@@ -78,34 +83,20 @@ def test_an_export_needs_no_scikit_learn(run: Path, tmp_path: Path):
 
 def test_help_needs_not_even_torch():
     program = "import sys; from glassformer.cli.app import main; main(); print('torch' in sys.modules)"
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(
-        [sys.executable, "-c", program, "--help"], capture_output=True, text=True, check=True, env=environment
-    )
+    done = python(program, "--help", check=True)
     assert "serve" in done.stdout
     assert done.stdout.endswith("False\n")
 
 
-MISTAKES = [  # what is named is not there
-    "predict nosuch hello",
-    "predict nosuch --data x.csv",
-    "evaluate nosuch",
-    "explain nosuch hello",
-    "export nosuch --to hf --out x",
-    "fill nosuch hello",
-    "translate nosuch hello",
-    "vectors nosuch king",
-    "calibrate nosuch",
-    "serve nosuch",
-    "report nosuch",
-    "compare nosuch other",
-    "review-labels nosuch",
-    "train nosuch",
-    "train --text nosuch.csv",
-    "cross-validate nosuch",
-    "data doctor nosuch.csv",
-    "doctor --nosuch",
-]
+# What is named is not there.
+MISTAKES = (
+    "predict X hello|predict X --data x.csv|evaluate X|explain X hello|export X --to hf --out x|fill X hello"
+)
+MISTAKES += (
+    "|translate X hello|vectors X king|calibrate X|serve X|report X|compare X other|review-labels X|train X"
+)
+MISTAKES += "|train --text X.csv|cross-validate X|data doctor X.csv|doctor --X"
+MISTAKES = MISTAKES.replace("X", "nosuch").split("|")
 
 
 def test_a_mistake_is_told_without_torch(tmp_path: Path):
@@ -116,16 +107,7 @@ for line in sys.stdin:
     code = main(line.split())
     print(line.strip(), code, sorted({"torch", "sklearn", "numba", "pyarrow"} & set(sys.modules)))
 """
-    environment = os.environ | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        input="\n".join(MISTAKES),
-        capture_output=True,
-        text=True,
-        check=True,
-        env=environment,
-        cwd=tmp_path,
-    )
+    done = python(program, input="\n".join(MISTAKES), check=True, cwd=tmp_path)
     assert done.stdout.splitlines() == [f"{line} 2 []" for line in MISTAKES]
     assert done.stderr.count("error: ") == len(MISTAKES)
     assert "nosuch" in done.stderr

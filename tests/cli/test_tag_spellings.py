@@ -1,6 +1,5 @@
 """Tags in other spellings, numbers and -100 at every door: fit, train, evaluate, folds, doctor, report, export."""
 
-import csv
 import json
 import re
 from importlib.util import find_spec
@@ -8,8 +7,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tables import read_csv
 
 import glassformer as gf
+from glassformer.data.tagged import format_conll
 from glassformer.errors import DataError, MalformedTagsWarning
 from glassformer.targets.token_tags import tag_metrics
 from glassformer.tasks.task import TINY
@@ -19,12 +20,8 @@ from .tiny import sets
 
 NAMES = ("O", "B-loc", "I-loc", "B-per", "I-per")
 WORDS = [["Ann", "left", "New", "York"], ["New", "York", "Bo"], ["it", "rains"], ["Bo", "left", "Rome"]] * 5
-TAGS = [
-    ["B-per", "O", "B-loc", "I-loc"],
-    ["B-loc", "I-loc", "B-per"],
-    ["O", "O"],
-    ["B-per", "O", "B-loc"],
-] * 5
+TAGS = [["B-per", "O", "B-loc", "I-loc"], ["B-loc", "I-loc", "B-per"], ["O", "O"], ["B-per", "O", "B-loc"]]
+TAGS *= 5
 ENTITIES = 30
 SPELLINGS = {
     "B_loc": lambda tag: tag.replace("-", "_"),
@@ -42,10 +39,7 @@ def spelled(name: str) -> list[list[str]]:
 
 
 def write(path: Path, tags: list[list[str]]) -> Path:
-    lines = [
-        "".join(f"{w}\t{t}\n" for w, t in zip(*pair, strict=True)) for pair in zip(WORDS, tags, strict=True)
-    ]
-    path.write_text("\n".join(lines))
+    path.write_text(format_conll(WORDS, tags))
     return path
 
 
@@ -142,8 +136,7 @@ def test_the_other_columns_of_a_table_stand_beside_spans(tmp_path):
         ok("predict", tmp_path / "model", table, "--out", tmp_path / name)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert [(line["id"], line["given:kind"]) for line in lines] == [("7", "a"), ("8", "b")]
-    with (tmp_path / "out.csv").open(newline="") as file:
-        spans = [*csv.DictReader(file)]
+    spans = read_csv(tmp_path / "out.csv")
     assert len(spans) == sum(len(line["spans"]) for line in lines)
     assert {(span["id"], span["given:kind"]) for span in spans} <= {("7", "a"), ("8", "b")}
 
@@ -166,14 +159,12 @@ def test_a_run_from_before_there_was_a_scheme_goes_on(tmp_path):
 def test_folds_and_reviews_leave_words_with_minus_100_out(tmp_path):
     hidden = [["-100" if word == "York" else tag for word, tag in zip(*pair)] for pair in zip(WORDS, TAGS)]
     words = [[w if w != "rains" else f"rains{i}" for w in own] for i, own in enumerate(WORDS)]
-    lines = ["".join(f"{w}{i}\t{t}\n" for w, t in zip(*pair)) for i, pair in enumerate(zip(words, hidden))]
-    data, run, folds = tmp_path / "data.conll", tmp_path / "run", tmp_path / "folds"
-    data.write_text("\n".join(lines))
+    data, run, folds = tmp_path / "data.conll", tmp_path / "run0", tmp_path / "folds"
+    data.write_text(format_conll([[f"{w}{i}" for w in own] for i, own in enumerate(words)], hidden))
     held = sets(*RUN, "validation_size=5", "test_size=5")
     for seed in (0, 1):
         out = tmp_path / f"run{seed}"
         ok("train", "wnut17-minilm", "--data", data, "--out", out, *held, "--set", f"epochs={seed + 1}")
-    run = tmp_path / "run0"
     assert call("calibrate", run).code == 0
     ok("compare", run, tmp_path / "run1", "--out", tmp_path / "study")
     ok("cross-validate", run / "config.toml", "--folds", 2, "--out", folds)

@@ -16,13 +16,12 @@ import pytest
 import glassformer as gf_package
 from glassformer.cli.export import sample_validation
 from glassformer.data.text import word_tokenizer
+from glassformer.families.bert import bert
 from glassformer.families.pretrained import save_pretrained
-from glassformer.models.text import TextEncoder, TextEncoderConfig
-from glassformer.nn import EncoderConfig
-from glassformer.nn.embed import EmbeddingConfig
+from glassformer.models.text import TextEncoder
 from glassformer.tasks.build import save_tokenizer
 
-from .tiny import sentences, snapshot, write_csv
+from .tiny import sentences, settings, snapshot, write_csv
 
 
 def test_onnx(ok, refused, run: Path):
@@ -38,15 +37,6 @@ def test_onnx(ok, refused, run: Path):
     assert "exists" in refused("export", run, "--to", "onnx")
 
 
-def test_refusals(refused, run: Path, tmp_path: Path):
-    assert "Use --to onnx" in refused("export", run, "--to", "hf", "--check", 3)
-    assert not (run / "hf").exists()
-    assert "no such run folder" in refused("export", tmp_path / "none", "--to", "hf")
-    assert "int8 weights are for ONNX" in refused("export", run, "--to", "hf", "--int8")
-    assert "--int8-tolerance: -1 points" in refused("export", run, "--to", "onnx", "--int8-tolerance", -1)
-    assert "check nothing" in refused("export", run, "--to", "onnx", "--check", 0)
-
-
 # --- vectors ----------------------------------------------------------------------------------------
 
 
@@ -54,10 +44,7 @@ def test_refusals(refused, run: Path, tmp_path: Path):
 def checkpoint(tmp_path):
     """A tiny folder of sentence-transformers, with a prompt."""
     folder, tokenizer = tmp_path / "encoder", word_tokenizer(["a splendid film query :"], min_count=1)
-    words = EmbeddingConfig(
-        tokenizer.get_vocab_size(), 12, max_positions=19, segments=2, norm=True, eps=1e-12
-    )
-    save_pretrained(TextEncoder(TextEncoderConfig(words, EncoderConfig(12, 2, 3, 17), pooling=None)), folder)
+    save_pretrained(TextEncoder(bert(tokenizer.get_vocab_size(), 12, 2, 3, 17)), folder)
     save_tokenizer(tokenizer, folder, 19)
     steps = [("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize")]
     listed = [{"type": f"sentence_transformers.models.{kind}", "path": path} for kind, path in steps]
@@ -78,12 +65,10 @@ def test_a_checkpoint(gf, ok, refused, checkpoint, tmp_path):
     np.testing.assert_allclose(found, gf_package.load_pretrained(checkpoint).embed(texts), atol=0.02)
     ok("embed", checkpoint, *texts, "--out", "ask.npy", "--prompt-name", "ask")
     np.testing.assert_array_equal(np.load(tmp_path / "ask.npy"), model.encode(texts, prompt="query : "))
-    assert "unknown prompt 'aks'. Did you mean 'ask'" in refused(
-        "embed", checkpoint, "film", "--out", "x.npy", "--prompt-name", "aks"
-    )
+    said = refused("embed", checkpoint, "film", "--out", "x.npy", "--prompt-name", "aks")
+    assert "unknown prompt 'aks'. Did you mean 'ask'" in said
     (checkpoint / "modules.json").unlink()
     assert "has no modules.json" in refused("embed", checkpoint, "film", "--out", "x.npy")
-    assert "neither a known checkpoint" in refused("embed", "no-such-model", "film", "--out", "x.npy")
 
 
 def test_a_run(ok, refused, run, tmp_path):
@@ -96,21 +81,14 @@ def test_a_run(ok, refused, run, tmp_path):
     ok("embed", f"{run}/model", source, "--out", "w.npy")
     np.testing.assert_array_equal(np.load(tmp_path / "w.npy"), found)
     assert "the output file exists" in refused("embed", run, source, "--out", "v.npy")
-    assert "written as a NumPy array" in refused("embed", run, source, "--out", "v.csv")
-    assert "the text is empty" in refused("embed", run, " ", "--out", "x.npy")
-    assert "prompts belong to models" in refused(
-        "embed", run, "film", "--out", "x.npy", "--prompt-name", "ask"
-    )
 
 
 def test_models_that_embed_no_texts(ok, refused, tmp_path):
     vectors = gf_package.Word2Vec(dim=5, min_count=1, epochs=1, threads=1).fit(["a film and a plot"] * 5)
     vectors.save(tmp_path / "vectors")
     assert "Use glassformer vectors" in refused("embed", "vectors", "film", "--out", "x.npy")
-    texts = ["a warm film", "a dull film"] * 5
-    gf_package.TextClassifier("lstm", d_model=7, embedding_dim=5, min_count=1, epochs=1).fit(
-        texts, [0, 1] * 5
-    ).save(tmp_path / "lstm")
+    clf = gf_package.TextClassifier("lstm", d_model=7, embedding_dim=5, min_count=1, epochs=1)
+    clf.fit(["a warm film", "a dull film"] * 5, [0, 1] * 5).save(tmp_path / "lstm")
     ok("embed", "lstm", "film", "--out", "l.npy")  # what its head reads
     assert np.load(tmp_path / "l.npy").shape == (1, 14)
     shutil.copytree(tmp_path / "lstm", tmp_path / "bare")
@@ -122,16 +100,14 @@ def test_pictures(ok, refused, tmp_path):
     from PIL import Image
 
     pictures = [np.full((8, 8, 3), 40 * i, np.uint8) for i in range(6)]
-    clf = gf_package.ImageClassifier(
-        "vit-tiny", image_size=8, patch_size=4, d_model=12, num_layers=1, num_heads=3, d_ff=17, epochs=1
-    )
+    sizes = {"image_size": 8, "patch_size": 4, "d_model": 12, "num_layers": 1, "num_heads": 3, "d_ff": 17}
+    clf = gf_package.ImageClassifier("vit-tiny", epochs=1, **sizes)
     clf.fit(pictures, [0, 1] * 3).save(tmp_path / "squares")
     Image.fromarray(pictures[5]).save(tmp_path / "five.png")
     ok("embed", "squares", "five.png", "--out", "v.npy")
     np.testing.assert_allclose(np.load(tmp_path / "v.npy"), clf.embed(pictures[5:]), atol=1e-6)
-    assert "images have no prompts" in refused(
-        "embed", "squares", "five.png", "--out", "x.npy", "--prompt-name", "ask"
-    )
+    said = refused("embed", "squares", "five.png", "--out", "x.npy", "--prompt-name", "ask")
+    assert "images have no prompts" in said
 
 
 # --- a full disk ------------------------------------------------------------------------------------
@@ -168,9 +144,8 @@ VERBS = {
 )
 def test_nothing_is_left_half_written(gf, ok, run, reviews, tmp_path, verb, limit):
     argv, named = VERBS[verb]
-    pq.write_table(
-        pa.table({"text": ["a splendid film", "a dreadful plot"] * 11}), tmp_path / "table.parquet"
-    )
+    texts = pa.table({"text": ["a splendid film", "a dreadful plot"] * 11})
+    pq.write_table(texts, tmp_path / "table.parquet")
     vectors = "".join(f"word{i} {' '.join([str(i)] * 11)}\n" for i in range(7))
     (tmp_path / "vectors.txt").write_text(f"7 11\n{vectors}")
     before = snapshot(tmp_path)
@@ -186,8 +161,6 @@ def test_nothing_is_left_half_written(gf, ok, run, reviews, tmp_path, verb, limi
 
 
 def test_a_training_says_it_and_goes_on_later(gf, ok, reviews, tmp_path):
-    from .tiny import settings
-
     argv = ["train", "--text", reviews, "--out", "new", *settings()]
     with no_file_longer_than(4_099):
         result = gf(*argv)
