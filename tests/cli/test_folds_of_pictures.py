@@ -66,7 +66,7 @@ def test_labels_of_pictures_that_are_no_classes_are_said(as_json, refused, pictu
     rows = "".join(f"{name},{i * 0.37:.2f}\n" for i, name in enumerate(files))
     (tmp_path / "numbers.csv").write_text("photo,score\n" + rows)
     said = refused("train", "--images", "numbers.csv", "--out", "run", *SMALL)
-    assert "'score' holds 14 different values in 14 rows; these look like numbers, not classes" in said
+    assert "'score' has 14 different values in 14 rows; these look like numbers, not classes" in said
     assert "--set target=number" in said
     rows = "".join(f"{name},{('red', 'red|big', 'big')[i % 3]}\n" for i, name in enumerate(files))
     (tmp_path / "kinds.csv").write_text("photo,kinds\n" + rows)
