@@ -122,8 +122,8 @@ def test_the_encoding_is_kept_where_the_label_is_asked_for(tmp_path):
 
 
 def test_model_length_and_columns_are_kept(tmp_path):
-    rows = [*texts(30, "a", "b"), *texts(3, "a", "b")]
-    found = [(str(i), *row) for i, row in enumerate(rows)]
+    lines = [*texts(30, "a", "b"), *texts(3, "a", "b")]
+    found = [(str(i), *line) for i, line in enumerate(lines)]
     file = table(tmp_path, found, "number,what,kind")
     words = ["--text-column", "what", "--label-column", "kind", "--max-length", "17"]
     _, command = doctored(file, "--model", "all-minilm-l6-v2", *words)

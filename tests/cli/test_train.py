@@ -200,6 +200,7 @@ def test_as_many_numbers_as_are_asked_for_are_enough_for_intervals(ok, tmp_path:
         words = [*LINEAR, *sets("target=number", f"validation_size={held}")]
         ok("train", "--text", table, *words, "--out", f"run-{held}")
         ok("predict", f"run-{held}", table, "--coverage", coverage, "--out", f"{held}.csv")
+        assert (tmp_path / f"{held}.csv").read_text().count("\n") == 61
 
 
 def test_copies_only_cannot_be_held_out(ok, tmp_path: Path):

@@ -1,9 +1,12 @@
 """Made-up run folders, built by code: every file of a run, with figures that hang together."""
 
 import json
+import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from functools import cache
+from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,56 +17,29 @@ from tests.tables import write_predictions
 from glassformer.report.images import encode
 from glassformer.targets.multiclass import Classes
 
-OPENINGS = [
-    "I went in expecting very little.",
-    "My wife picked this one.",
-    "Seen at a festival last autumn.",
-    "The first half hour drags.",
-    "A curious piece of work from a director I usually admire.",
-]
+OPENINGS = ["I went in expecting very little.", "My wife picked this one.", "The first half hour drags."]
 MIDDLES = {
-    "pos": [
-        "Wonderful acting and a script with real warmth.",
-        "Every scene earns its place.",
-        "The last act is superb and quietly moving.",
-        "I laughed, and then I cried.",
-    ],
-    "neg": [
-        "The plot is a mess and the jokes fall flat.",
-        "Wooden acting, dreadful dialogue.",
-        "A complete waste of two hours.",
-        "Nothing in it makes any sense.",
-    ],
+    "pos": ["Wonderful acting and a script with real warmth.", "It is superb.", "I laughed, and cried."],
+    "neg": ["The plot is a mess and the jokes fall flat.", "Wooden acting.", "A complete waste of time."],
 }
-CLOSINGS = [
-    "Not bad for the money, I suppose.<br /><br />7/10",
-    "Make of that what you will.",
-    "Others will disagree.",
-    "Rent it on a rainy day, or don't.",
-    "You have been warned!",
-]
+CLOSINGS = ["Not bad for the money.<br /><br />7/10", "Others will disagree.", "You have been warned!"]
 CONFIG = """\
 name = "imdb-minilm"
 task = "text-classification"
 summary = "Fine-tune MiniLM on IMDb reviews."
-
 [data]
 source = "imdb"
 validation_size = 0.1
-
 [text]
 max_length = 256
 clean = "html"
-
 [model]
 model = "all-minilm-l6-v2"
-
 [train]
 epochs = 3
 lr = 1e-4
 warmup = 0.06
 seed = 7
-
 [evaluate]
 sentences = ["I really enjoyed it.", "What a waste of time."]
 """
@@ -91,33 +67,14 @@ def history(steps: int, epochs: int, rng: np.random.Generator) -> list[dict[str,
     for step in range(1, steps + 1):
         epoch, x = (step - 1) * epochs // steps, step / steps
         loss = 0.08 + 0.62 * np.exp(-6 * x) + abs(rng.normal(0, 0.05))
-        lr = 1e-4 * min(x / 0.06, 1 - x)
-        records.append(
-            {
-                "kind": "step",
-                "step": step,
-                "epoch": epoch,
-                "loss": loss,
-                "lr": lr,
-                "tokens": 8000,
-                "seconds": 0.4 * step,
-            }
-        )
+        at = {"step": step, "epoch": epoch}
+        spent = {"lr": 1e-4 * min(x / 0.06, 1 - x), "tokens": 8000, "seconds": 0.4 * step}
+        records.append({"kind": "step", **at, "loss": loss, **spent})
         if step % (steps // epochs) == 0:
-            held = 0.22 + 0.04 * (epoch - 1) ** 2
-            records.append(
-                {
-                    "kind": "evaluation",
-                    "step": step,
-                    "epoch": epoch,
-                    "loss": held,
-                    "accuracy": 0.913 - 0.012 * (epoch - 1) ** 2,
-                    "macro_f1": 0.912,
-                    "train_loss": loss,
-                    "train_accuracy": 0.93 + 0.025 * epoch,
-                    "best": epoch == 1,
-                }
-            )
+            off = (epoch - 1) ** 2
+            held = {"loss": 0.22 + 0.04 * off, "accuracy": 0.913 - 0.012 * off, "macro_f1": 0.912}
+            own = {"train_loss": loss, "train_accuracy": 0.93 + 0.025 * epoch, "best": epoch == 1}
+            records.append({"kind": "evaluation", **at, **held, **own})
     return records
 
 
@@ -135,7 +92,7 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
         at += len(word)
     tokens.append("[SEP]")
     offsets.append([0, 0])
-    telling = {"Wonderful", "superb", "waste", "mess", "flat", "Wooden", "laughed", "warmth", "sense", "bad"}
+    telling = {"Wonderful", "superb", "waste", "mess", "flat", "Wooden", "laughed", "warmth", "bad"}
     bonus = np.array([2.6 * (t.strip("#") in telling) for t in tokens])
     logits = rng.normal(0, 0.8, (layers, heads, len(tokens))) + bonus * rng.random((layers, heads, 1)) * 1.4
     logits[..., 0] += rng.normal(1.5, 1.2, (layers, heads))
@@ -147,14 +104,8 @@ def attention(text: str, layers: int, heads: int, rng: np.random.Generator) -> d
     maps = np.exp(own.normal(0, 1.0, (layers, heads, len(tokens), len(tokens))))
     maps /= maps.sum(-1, keepdims=True)
     maps[:, :, 0] = rows
-    return {
-        "text": text,
-        "tokens": tokens,
-        "offsets": offsets,
-        "cls_rows": rows.round(5).tolist(),
-        "rollout": rollout.round(5).tolist(),
-        "maps": encode(maps),
-    }
+    seen = {"text": text, "tokens": tokens, "offsets": offsets, "maps": encode(maps)}
+    return seen | {"cls_rows": rows.round(5).tolist(), "rollout": rollout.round(5).tolist()}
 
 
 def doctor(hostile: str) -> dict[str, Any]:
@@ -167,35 +118,27 @@ def doctor(hostile: str) -> dict[str, Any]:
 
     lengths = {"p5": 82, "median": 235, "p95": 821, "max": 1850}
     token = {"sampled": 2500, "lengths": lengths, "unknown_share": 0.0, "truncated_share": 0.459}
-    return {
-        "name": "imdb" + hostile,
-        "findings": [
-            finding(
-                "note",
-                "duplicates",
-                "train: 96 of 25,000 texts (0.4%) repeat an earlier one",
-                96,
-                "3 times: You do realize that you've been watching the EXACT SAME SHOW for eight years",
-            ),
-            finding(
-                "warning",
-                "leaks",
-                "distinct texts in both train and test: 123",
-                123,
-                "This movie is terrible but it has some good effects." + hostile,
-                "Smallville episode Justice is the best episode of Smallville.",
-            ),
-            finding("ok", "contradictions", "equal texts have equal labels" + hostile, 0),
-            finding("note", "truncation", "train: 45.9% of 2,500 sampled texts exceed 256 tokens", 1148),
-            finding("ok", "balance", "train: 2 classes, 12,500 of 'neg' to 12,500 of 'pos'", 0),
-        ],
-        "figures": {
-            "splits": {"train" + hostile: split(25000, 24904), "test": split(25000, 24801)},
-            "leaks": {"train/test": {"distinct": 123, "alike": 123}},
-            "tokens": {"train": token, "test": token},
-            "accents": {"accented_share": 0.0004, "lost_share": 0.0004},
-        },
+    watched = "3 times: You do realize that you've been watching the EXACT SAME SHOW for eight years"
+    repeats = "train: 96 of 25,000 texts (0.4%) repeat an earlier one"
+    seen = (
+        "Smallville episode Justice is the best episode of Smallville.",
+        "This movie is terrible." + hostile,
+    )
+    cut = "train: 45.9% of 2,500 sampled texts exceed 256 tokens"
+    findings = [
+        finding("note", "duplicates", repeats, 96, watched),
+        finding("warning", "leaks", "distinct texts in both train and test: 123", 123, *seen),
+        finding("ok", "contradictions", "equal texts have equal labels" + hostile, 0),
+        finding("note", "truncation", cut, 1148),
+        finding("ok", "balance", "train: 2 classes, 12,500 of 'neg' to 12,500 of 'pos'", 0),
+    ]
+    figures = {
+        "splits": {"train" + hostile: split(25000, 24904), "test": split(25000, 24801)},
+        "leaks": {"train/test": {"distinct": 123, "alike": 123}},
+        "tokens": {"train": token, "test": token},
+        "accents": {"accented_share": 0.0004, "lost_share": 0.0004},
     }
+    return {"name": "imdb" + hostile, "findings": findings, "figures": figures}
 
 
 def build_run(
@@ -219,15 +162,8 @@ def build_run(
     texts = [hostile + review(kinds[k % 2], rng) for k in y]
     test, validation = judge(p, y, names), judge(*answers(n // 4, len(names), skill, rng), names)
     train = judge(*answers(n, len(names), skill * 1.5, rng), names)
-    write_predictions(
-        folder / "predictions.csv",
-        texts,
-        p,
-        names,
-        labels=[names[k] for k in y],
-        rows=range(1, n + 1),
-        split="test",
-    )
+    known = {"labels": [names[k] for k in y], "rows": range(1, n + 1), "split": "test"}
+    write_predictions(folder / "predictions.csv", texts, p, names, **known)
     chosen = p.argmax(1)
     shown = [*np.flatnonzero(chosen == y)[:2], *np.flatnonzero(chosen != y)[:2]]
     examples = [
@@ -238,6 +174,7 @@ def build_run(
     simple = judge(*answers(n, len(names), skill * 0.94, rng), names)
     bag = judge(*answers(n, len(names), skill * 0.82, rng), names)
     pick = ("accuracy", "accuracy_interval", "macro_f1")
+    machine = {"cores": 2, "threads": 2, "bf16": ["amx_bf16"], "memory_gib": 23.5, "gpu": None}
     metrics = {
         "test": test,
         "validation": validation,
@@ -253,15 +190,7 @@ def build_run(
         "tokens_per_second": 4540.0,
         "padding": {"linear": 0.0, "attention": 0.018},
         "truncated": {"test": [n // 4, n]},
-        "machine": {
-            "cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile,
-            "cores": 2,
-            "threads": 2,
-            "bf16": ["amx_bf16", "avx512_bf16"],
-            "memory_gib": 23.5,
-            "gpu": None,
-            "system": "Linux",
-        },
+        "machine": machine | {"cpu": "Intel(R) Xeon(R) Processor @ 2.60GHz" + hostile},
         "versions": {"python": "3.11.9", "glassformer": "0.1.0", "torch": "2.13.0+cpu"},
         "date": "2026-11-21T02:14:33+00:00",
         "seed": 7,
@@ -281,6 +210,44 @@ def build_run(
     config = CONFIG.replace("Fine-tune", json.dumps(scalar)[1:-1] + "Fine-tune")
     (folder / "config.toml").write_text(config, encoding="utf-8")
     return folder
+
+
+class Page(HTMLParser):
+    """Checks that tags nest, and keeps what stands in them."""
+
+    def __init__(self, html: str | Path):
+        super().__init__()
+        self.tags, self.attributes, self.text, self.cells = Counter(), [], [], []
+        self.raw, self.open = {}, []
+        self.feed(html.read_text(encoding="utf-8") if isinstance(html, Path) else html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.handle_startendtag(tag, attrs)
+        if tag not in ("meta", "br", "img", "link", "input", "hr", "wbr"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags[tag] += 1
+        self.attributes += [(tag, *a) for a in attrs]
+        if tag in ("td", "th", "caption", "p"):
+            self.cells.append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] in ("style", "script"):
+            self.raw.setdefault(self.open[-1], []).append(data)
+            return
+        self.text.append(data)
+        if self.cells:
+            self.cells[-1] += data
+
+    @property
+    def words(self):
+        return re.sub(r"\s+", " ", "".join(self.text))
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import pytest
 import yaml
 from huggingface_hub import ModelCard, ModelCardData
 from markdown_it import MarkdownIt
+from scipy.stats import binomtest
 
 import glassformer as gf
 from glassformer.checkpoints.files import (
@@ -40,14 +41,9 @@ def parsed(text: str) -> ModelCardData:
 @pytest.fixture(scope="module")
 def fitted():
     texts = ["the dog runs", "a small cat", "a dog", "the cat", "small dog", "a cat runs", "dog dog"]
-    clf = gf.TextClassifier(
-        "textcnn", epochs=2, batch_size=3, max_length=11, threads=1, seed=3, precision="fp32"
-    )
-    return clf.fit(
-        texts,
-        ["dog", "cat", "dog", "cat", "dog", "cat", "dog"],
-        validation=(texts[:5], ["dog", "cat"] * 2 + ["dog"]),
-    )
+    labels = ["dog", "cat", "dog", "cat", "dog", "cat", "dog"]
+    how = {"epochs": 2, "batch_size": 3, "max_length": 11, "threads": 1, "seed": 3, "precision": "fp32"}
+    return gf.TextClassifier("textcnn", **how).fit(texts, labels, validation=(texts[:5], labels[:5]))
 
 
 @pytest.mark.parametrize("task", list(TASKS))
@@ -94,9 +90,8 @@ def test_a_runs_figures_stand_in_its_card(kind, tmp_path):
 
 def test_what_is_known_of_named_data_goes_into_the_metadata():
     config = {"name": "films", "data": {"source": "imdb", "split_seed": 5}}
-    data = parsed(
-        model_card(Model("TextClassifier", "text-classification", source="package w (org/base, SHA)"), config)
-    )
+    model = Model("TextClassifier", "text-classification", source="package w (org/base, SHA)")
+    data = parsed(model_card(model, config))
     assert (data.language, data.datasets, data.base_model) == (["en"], ["stanfordnlp/imdb"], "org/base")
     config = {"data": {"source": "multi30k", "source_column": "de", "target_column": "fr"}}
     assert parsed(model_card(Model("Translator"), config)).language == ["de", "fr"]
@@ -128,18 +123,11 @@ def test_a_base_model_is_named_where_the_hub_has_it(source, base):
 
 def test_names_from_data_cannot_break_the_metadata_or_the_page():
     scores = {"n": 7, "accuracy": 0.5, "accuracy_interval": [0.1, 0.9]}
-    text = model_card(
-        Model(
-            "TextClassifier",
-            "text-classification",
-            labels=(HOSTILE, "|"),
-            source=HOSTILE,
-            settings={"seed": 3},
-        ),
-        {"name": HOSTILE, "summary": HOSTILE, "data": {"source": HOSTILE, "split_seed": HOSTILE}},
-        {"test": scores, "judged": HOSTILE, "baselines": {HOSTILE: scores}, "openings": {HOSTILE: 1}},
-        {"findings": [{"severity": "warning", "message": HOSTILE}]},
-    )
+    about = {"labels": (HOSTILE, "|"), "source": HOSTILE, "settings": {"seed": 3}}
+    config = {"name": HOSTILE, "summary": HOSTILE, "data": {"source": HOSTILE, "split_seed": HOSTILE}}
+    metrics = {"test": scores, "judged": HOSTILE, "baselines": {HOSTILE: scores}, "openings": {HOSTILE: 1}}
+    found = {"findings": [{"severity": "warning", "message": HOSTILE}]}
+    text = model_card(Model("TextClassifier", "text-classification", **about), config, metrics, found)
     data = parsed(text)
     assert data.license is None
     assert data.model_name.startswith("a`b``: {x} |")
@@ -171,8 +159,6 @@ def test_a_plain_fit_says_what_it_was_judged_on_and_that_it_chose(fitted):
     assert "These also chose which weights to keep" in text
     assert "| `train` | 7 |" in text
     assert "| `validation` | 5 |" in text
-    from scipy.stats import binomtest
-
     k = round(best["accuracy"] * 5)
     low, high = binomtest(k, 5).proportion_ci(method="wilson")
     assert f"{low:.4f} to {high:.4f}" in text
@@ -208,12 +194,7 @@ def test_a_signature_is_of_every_character(tmp_path):
     file = tmp_path / README
     file.write_text(add_card_checksum("# a\n"))
     assert is_unedited_card(file)
-    for other in (
-        add_card_checksum("# a\n").replace("# a", "# b"),
-        "# a\n",
-        add_card_checksum("# a") + "\nx",
-        "",
-    ):
+    for other in (file.read_text().replace("# a", "# b"), "# a\n", add_card_checksum("# a") + "\nx", ""):
         file.write_text(other)
         assert not is_unedited_card(file)
     file.write_bytes(b"\xff\xfe")
@@ -232,16 +213,11 @@ def test_the_form_of_the_hub_says_how_transformers_opens_it():
 
 
 def test_a_run_is_found_by_its_folder_or_its_model(tmp_path):
-    shutil.copytree(RUNS / "text", tmp_path / "run")
-    assert (
-        find_run_folder(tmp_path / "run") == find_run_folder(tmp_path / "run" / "model") == tmp_path / "run"
-    )
+    run = tmp_path / "run"
+    shutil.copytree(RUNS / "text", run)
+    assert find_run_folder(run) == find_run_folder(run / "model") == run
     shutil.copytree(RUNS / "text" / "model", tmp_path / "alone")
     assert find_run_folder(tmp_path / "alone") is None
-
-
-def test_a_damaged_file_of_a_run_is_left_out(tmp_path):
-    shutil.copytree(RUNS / "text", tmp_path / "run")
-    (tmp_path / "run" / "doctor.json").write_text("{")
-    (tmp_path / "run" / "metrics.json").write_text("[")
-    assert "Trained on" in build_card(load(tmp_path / "run"), tmp_path / "run")
+    (run / "doctor.json").write_text("{")  # a damaged file is left out
+    (run / "metrics.json").write_text("[")
+    assert "Trained on" in build_card(load(run), run)

@@ -59,9 +59,8 @@ def test_an_interval_holds_its_own_figure():
     assert compared_metric("accuracy").interval([1.0, 1.0], 1, 1.0, 135) == f"at least 97.8{THIN}%"
     assert compared_metric("accuracy").interval([0.97, 1.0], 1, 0.99, 135) == f"97.0 to 100.0{THIN}%"
     left = {"below": 0.9, "n": 140, "answered": 135, "accuracy": 1.0, "accuracy_interval": [0.978, 1.0]}
-    assert abstention_line(left).endswith(
-        f"100.0{THIN}% of them the right one (95 % interval: at least 97.8{THIN}%)"
-    )
+    said = f"100.0{THIN}% of them the right one (95 % interval: at least 97.8{THIN}%)"
+    assert abstention_line(left).endswith(said)
 
 
 def test_the_verdict_claims_no_more_than_the_intervals_allow():
@@ -75,32 +74,26 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
     overlap = wording.compare_with_baselines(scores(0.906, low=0.9, high=0.912), simple)
     assert "0.60 points above the best simple model, strong" in overlap
     assert "does not settle" in overlap
-    clear = wording.compare_with_baselines(scores(0.95, low=0.94, high=0.96), simple)
+    high = scores(0.95, low=0.94, high=0.96)
+    clear = wording.compare_with_baselines(high, simple)
     assert clear == "That is 5.00 points above the best simple model, strong."
-    worse = wording.compare_with_baselines(scores(0.8, low=0.79, high=0.81), simple)
+    low = scores(0.8, low=0.79, high=0.81)
+    worse = wording.compare_with_baselines(low, simple)
     assert "10.00 points below" in worse
     assert "simpler and faster model is better" in worse
     still = {"epochs": 3, "before": 1.92, "after": 1.71}
-    unfinished = wording.compare_with_baselines(
-        scores(0.8, low=0.79, high=0.81), simple, still_learning=still
-    )
+    unfinished = wording.compare_with_baselines(low, simple, still_learning=still)
     assert "simpler" not in unfinished.partition("strong")[2]
     assert "from 1.920 to 1.710, and --set epochs=6 or a higher lr may give a better model" in unfinished
-    rated = wording.compare_with_baselines(
-        scores(0.8, low=0.79, high=0.81), simple, still_learning=still | {"lr": 1.2e-4}
-    )
+    rated = wording.compare_with_baselines(low, simple, still_learning=still | {"lr": 1.2e-4})
     assert "--set epochs=6 or --set lr=0.00024 may give a better model" in rated
     assert wording.ended_too_early(unfinished, still) == wording.ended_too_early(clear, None) == ""
     assert "--set epochs=6" in wording.ended_too_early(clear, still)  # ahead, and not at its best
     assert "--set epochs=6" in wording.verdict_of({"test": scores(0.9), "still_learning": still})
-    assert (
-        wording.compare_with_baselines(scores(0.95, low=0.94, high=0.96), simple, still_learning=still)
-        == clear
-    )
+    assert wording.compare_with_baselines(high, simple, still_learning=still) == clear
     assert wording.compare_with_baselines(scores(0.9), {}) == ""
-    assert (
-        wording.compare_with_baselines(scores(0.9), simple) == "The best simple model, strong, does as well."
-    )
+    same = "The best simple model, strong, does as well."
+    assert wording.compare_with_baselines(scores(0.9), simple) == same
     same = wording.compare_with_baselines(scores(1.0), {"x": scores(1.0)})
     assert same == "The best simple model, x, makes no error either."
 
@@ -108,9 +101,8 @@ def test_the_verdict_claims_no_more_than_the_intervals_allow():
 def test_a_paired_difference_decides_where_it_is_known():
     def beside(ours, theirs, low, high):
         known = {"measure": "accuracy", "value": ours - theirs, "interval": [low, high]}
-        return wording.compare_with_baselines(
-            scores(ours, low=0.4, high=1), {"simple": scores(theirs, low=0.4, high=1) | {"difference": known}}
-        )
+        simple = {"simple": scores(theirs, low=0.4, high=1) | {"difference": known}}
+        return wording.compare_with_baselines(scores(ours, low=0.4, high=1), simple)
 
     worse = beside(0.69, 0.95, -0.41, -0.11)  # the models' own intervals overlap
     assert "simpler and faster model is better here" in worse
@@ -152,10 +144,8 @@ def test_a_recipes_own_figures_are_shown_only_where_they_apply():
     told = tables.expectation(older, to_dict(shipped), known)
     assert "pair_column" not in told
     assert "train.epochs = – (recipe: 3)" in told, "unset by hand"
-    assert (
-        tables.expectation(changed | {"name": "mine", "expect": "80 %"}, None)
-        == "Its recipe file expects: 80 %"
-    )
+    mine = changed | {"name": "mine", "expect": "80 %"}
+    assert tables.expectation(mine, None) == "Its recipe file expects: 80 %"
     assert tables.expectation({"name": "europe"}, to_dict(shipped)) == ""
     shown = [key for _, rows in tables.settings(to_dict(shipped), {}) for key, _, _ in rows]
     assert "summary" in shown
@@ -166,9 +156,8 @@ def test_the_comparison_has_one_scale():
     ours = {"n": 10, "accuracy": 0.9, "accuracy_interval": [0.8, 1.0], "macro_f1": 0.9}
     ours["per_class"] = [{"label": "a", "support": 3}, {"label": "b", "support": 7}]
     baselines = {"x": {"accuracy": 0.6, "accuracy_interval": [0.5, 0.7]}, "failed": {"seconds": 1.0}}
-    run = SimpleNamespace(
-        measure="accuracy", scores=ours, metrics={"baselines": baselines, "seconds": {"train": 60}}
-    )
+    metrics = {"baselines": baselines, "seconds": {"train": 60}}
+    run = SimpleNamespace(measure="accuracy", scores=ours, metrics=metrics)
     table = tables.comparison(run)
     assert [r["name"] for r in table["rows"]] == ["This model", "x", "failed"]
     assert (table["low"], table["high"]) == (pytest.approx(0.425), 1.0)
@@ -180,15 +169,10 @@ def test_the_comparison_has_one_scale():
 
 def test_settings_that_differ_from_the_defaults_stand_out():
     config = {"name": "n", "train": {"accumulate": 1, "lr": 1e-3, "betas": [0.9, 0.999]}, "mine": {"x": 1}}
-    assert tables.settings(config, known_recipe_of(config).defaults) == [
-        ("recipe", [("name", "n", True)]),
-        ("train", [("accumulate", 1, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]),
-        ("mine", [("x", 1, True)]),
-    ]
-    assert tables.changed_settings(tables.settings(config, known_recipe_of(config).defaults))[1:] == [
-        ("train", [("lr", 1e-3, True)]),
-        ("mine", [("x", 1, True)]),
-    ]
+    shown = tables.settings(config, known_recipe_of(config).defaults)
+    train = [("accumulate", 1, False), ("lr", 1e-3, True), ("betas", [0.9, 0.999], False)]
+    assert shown == [("recipe", [("name", "n", True)]), ("train", train), ("mine", [("x", 1, True)])]
+    assert tables.changed_settings(shown)[1:] == [("train", train[1:2]), ("mine", [("x", 1, True)])]
 
 
 def test_nested_figures_become_tables():
@@ -219,17 +203,9 @@ def test_a_note_of_the_doctor_is_as_wide_as_its_list():
 
 def test_word_vectors_have_the_frame_of_every_page(tmp_path):
     norms = {"mean": 1.0, "min": 0.5, "max": 2.0}
-    metrics = {
-        "texts": 5,
-        "words": 31,
-        "vocabulary": 7,
-        "seed": 3,
-        "seconds": {"train": 1.5},
-        "norms": {"before": norms, "after": norms},
-        "tests": {"likeness": None},
-        "neighbours": {"<b>red</b>": [("blue", 0.5)]},
-        "analogies": {},
-    }
+    metrics = {"texts": 5, "words": 31, "vocabulary": 7, "seed": 3, "seconds": {"train": 1.5}}
+    metrics |= {"norms": {"before": norms, "after": norms}, "tests": {"likeness": None}}
+    metrics |= {"neighbours": {"<b>red</b>": [("blue", 0.5)]}, "analogies": {}}
     history = [{"kind": "step", "step": i, "epoch": 0, "loss": 1 / i} for i in range(1, 12)]
     (tmp_path / "metrics.json").write_text(json.dumps(metrics))
     (tmp_path / "history.jsonl").write_text("".join(json.dumps(one) + "\n" for one in history))
@@ -385,20 +361,11 @@ def test_maps_beyond_the_page_s_size_are_counted(monkeypatch):
     assert (len(ready), left_out) == (2, 3)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"tokens": ["[CLS]"]},
-        {"offsets": [[0, 99]] * 7},
-        {"rollout": [0.5]},
-        {"cls_rows": [0.1]},
-        {"text": None},
-        {"maps": "AAAA"},
-    ],
-)
-def test_maps_that_do_not_fit_are_numbered(changes):
-    with pytest.raises(DataError, match=r"maps\.json: example 2"):
-        images.attention_views([example(), example(**changes)])
+def test_maps_that_do_not_fit_are_numbered():
+    wrong = {"tokens": ["[CLS]"], "offsets": [[0, 99]] * 7, "rollout": [0.5], "cls_rows": [0.1], "text": None}
+    for key, value in (wrong | {"maps": "AAAA"}).items():
+        with pytest.raises(DataError, match=r"maps\.json: example 2"):
+            images.attention_views([example(), example(**{key: value})])
 
 
 @pytest.mark.parametrize(

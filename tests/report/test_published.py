@@ -20,19 +20,18 @@ from glassformer.report.published import (
     read_finding,
     read_recipe_results,
     runs_on_random_weights,
+    seed_rows,
 )
 
 from ..benchmark_tools import BENCHMARKS, benchmark
 
+SEARCHED = {"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}}
+
 
 def write_result(folder, name, accuracies, **more):
+    about = {"machine": {"cpu": "X", "threads": 2}, "date": "2026-01-02T03:04:05"}
     runs = [
-        {
-            "test": {"accuracy": a},
-            "seconds": {"train": 60.0 * (i + 1)},
-            "machine": {"cpu": "X", "threads": 2},
-            "date": "2026-01-02T03:04:05",
-        }
+        about | {"test": {"accuracy": a}, "seconds": {"train": 60.0 * (i + 1)}}
         for i, a in enumerate(accuracies)
     ]
     (folder / f"recipe-{name}.json").write_text(json.dumps({"runs": runs} | more), encoding="utf-8")
@@ -51,7 +50,8 @@ def write_result(folder, name, accuracies, **more):
         (5400, 7200, "1 h 30 min to 2 h 0 min"),
     ],
 )
-def test_durations_of_several_runs(fastest, slowest, told):
+def test_durations_of_one_and_of_several_runs(fastest, slowest, told):
+    assert [duration(s) for s in (5, 95, 3600, 7260)] == ["5 s", "2 min", "60 min", "2 h 1 min"]
     assert duration_range(fastest, slowest, (fastest + slowest) / 2) == told
 
 
@@ -68,15 +68,12 @@ def test_a_run_on_random_weights_says_so(tmp_path):
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
     made = pages(lambda name: None, dry_runs=runs_on_random_weights(tmp_path))
     assert "(results/in-form.md)" in made["results.md"]
-    assert (
-        "| [`cifar10-vit-base`](#cifar10-vit-base) | our recipe | "
-        "not measured (only [test-run with random weights](in-form.md)) |" in made["results/row-02.md"]
-    )
+    cells = "our recipe | not measured (only [test-run with random weights](in-form.md)) |"
+    assert f"| [`cifar10-vit-base`](#cifar10-vit-base) | {cells}" in made["results/row-02.md"]
     text = made["results/in-form.md"]
     assert "The accuracies do not show how good a recipe is" in text
-    assert (
-        "| [2](row-02.md) | `cifar10-vit-base` | 256, 8 | 2 min | 11.2% of 250 | 10.4% | 2026-01-02 |" in text
-    )
+    row = "| [2](row-02.md) | `cifar10-vit-base` | 256, 8 | 2 min | 11.2% of 250 | 10.4% | 2026-01-02 |"
+    assert row in text
     assert "| `vit-base-patch16-224-in21k` | 85,806,346 | limit=256 | X, threads: 2 |" in text
     assert "`grid.png`, `report.html`; the grid shows one image per class (2 × 5)" in text
     assert "results/in-form.md" not in pages(lambda name: None)
@@ -88,9 +85,8 @@ def test_a_run_on_random_weights_says_so(tmp_path):
 def test_a_run_with_the_layout_of_other_weights_is_named(tmp_path, named, told):
     (tmp_path / "in-form.json").write_text(json.dumps({"recipes": [IN_FORM]}), encoding="utf-8")
     toml = f'[model]\nmodel = "{named}"\n'
-    text = pages(lambda name: None, dry_runs=runs_on_random_weights(tmp_path), settings=lambda name: toml)[
-        "results/in-form.md"
-    ]
+    made = pages(lambda name: None, dry_runs=runs_on_random_weights(tmp_path), settings=lambda name: toml)
+    text = made["results/in-form.md"]
     assert (f"`cifar10-vit-base` (`{named}`)." in text) is told
 
 
@@ -114,13 +110,7 @@ def test_run_folders_count_where_there_is_no_file(tmp_path):
         ({"test": {"accuracy": 0.5}, "validation": {"accuracy": 0.9}}, "50.00%"),
         ({"test": None, "validation": {"accuracy": 0.9}}, "90.00% (validation)"),
         (
-            {
-                "judged": "test",
-                "scores": {
-                    "validation": {"beam": {"bleu": 40.0}},
-                    "test": {"greedy": {"bleu": 30.0}, "beam": {"bleu": 31.25}},
-                },
-            },
+            {"judged": "test", "scores": {"validation": {"beam": {"bleu": 40.0}}, "test": SEARCHED}},
             "31.2 BLEU",
         ),
         ({"tests": {"countries": {"accuracy": 0.125}}}, "12.5% of analogies"),
@@ -141,16 +131,15 @@ def test_nothing_measured_is_said_plainly():
     rows = [f"results/row-{row.number:02d}.md" for row in published_rows()]
     assert [name for name in made if name.endswith(".md")] == ["results.md", *rows]
     assert headline({}) is None
+    with pytest.raises(ConfigError, match="lab 4"):  # a row that is figures says where they are
+        find_row("11")
 
 
 def test_the_pages_have_what_was_measured(tmp_path):
     changed = ["threads=1", "epochs=2", "evaluate.baselines=false", "train.lr=0.1"]
     write_result(tmp_path, "imdb-minilm-best", [0.9], overrides=changed)
-    made = pages(
-        lambda name: read_recipe_results(name, tmp_path, tmp_path),
-        settings=lambda name: f"# of {name}",
-        stem="table",
-    )
+    read = lambda name: read_recipe_results(name, tmp_path, tmp_path)  # noqa: E731
+    made = pages(read, settings=lambda name: f"# of {name}", stem="table")
     row = next(line for line in made["table.md"].splitlines() if line.startswith("| 1 |")).split(" | ")
     assert row[1] == "[BERT fine-tuning for sentiment](table/row-01.md)"
     assert row[4:6] == ["not measured", "90.00% (1 seed)"]
@@ -176,10 +165,8 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
     row = next(row for row in published_rows() if "few-labels" in row.findings)
     name = row.findings[0]
     page_of = f"results/row-{row.number:02d}.md"
-    assert (
-        f"Not measured: `benchmarks/quality/{name.replace('-', '_')}.py`."
-        in pages(lambda name: None)[page_of]
-    )
+    script = f"`benchmarks/quality/{name.replace('-', '_')}.py`"
+    assert f"Not measured: {script}." in pages(lambda name: None)[page_of]
     scripts = {finding_script(name).split()[0] for row in published_rows() for name in row.findings}
     assert all((BENCHMARKS / "quality" / script).is_file() for script in scripts)
     assert finding_script("precision-imdb-own-bert-given") == "precision.py imdb-own-bert-given"
@@ -195,10 +182,7 @@ def test_what_answers_a_question_of_a_row_stands_on_its_page(tmp_path):
     told = pages(lambda name: None, read_finding=lambda name: read_finding(name, tmp_path))[page_of]
     assert f"\n## Few sentences\n\n{found['verdict']}\n" in told
     assert "Right:\n\n| Arm | 20 labels |\n|---|---|\n| A | 70.0% |\n" in told
-    assert (
-        f"3 seeds; X, threads: 1, 2026-01-02. `benchmarks/quality/{name.replace('-', '_')}.py` measures it"
-        in told
-    )
+    assert f"3 seeds; X, threads: 1, 2026-01-02. {script} measures it" in told
 
 
 def test_a_long_history_is_thinned_to_its_ends(monkeypatch):
@@ -217,11 +201,6 @@ def test_curves_are_drawn_to_scale():
     assert {y for _, y in second} == {30.0}
 
 
-def test_a_row_that_is_figures_says_where_they_are():
-    with pytest.raises(ConfigError, match="lab 4"):
-        find_row("11")
-
-
 @pytest.mark.parametrize(
     ("found", "told", "verdict"),
     [(0.8941, 0.8941, "confirmed"), (0.885, 0.8941, "confirmed"), (0.9, 0.8941, "confirmed"),
@@ -236,22 +215,42 @@ def test_a_figure_beside_the_published_one(found, told, verdict):
 
 
 def test_figures_of_epochs_and_none():
-    metrics = {
-        "test": {"accuracy": 0.98, "n": 10_000},
-        "epochs": [{"accuracy": a} for a in (0.9, 0.978, 0.98)],
-    }
+    epochs = [{"accuracy": a} for a in (0.9, 0.978, 0.98)]
+    metrics = {"test": {"accuracy": 0.98, "n": 10_000}, "epochs": epochs}
     lines = check(metrics, [0.974, 0.978, 0.9796])
     assert [line[:8] for line in lines] == ["epoch 1:", "epoch 2:", "epoch 3:"]
     assert [line.split(": ")[-1] for line in lines] == ["not reached", "confirmed", "confirmed"]
     assert check(metrics, [0.974]) == ["no verdict: 3 epochs were evaluated, but the publication has 1"]
-    assert (
-        check(metrics, None)
-        == check({"tests": {}}, 0.5)
-        == ["no accuracy was published, so there is nothing to compare with"]
-    )
+    none = ["no accuracy was published, so there is nothing to compare with"]
+    assert check(metrics, None) == check({"tests": {}}, 0.5) == none
     told = {name for row in published_rows() for name in row.accuracies}
     assert told == {name for row in published_rows() for name in row.original_recipes if name in told}
 
 
-def test_durations():
-    assert [duration(s) for s in (5, 95, 3600, 7260)] == ["5 s", "2 min", "60 min", "2 h 1 min"]
+# --- seeds ------------------------------------------------------------------------------------------
+
+
+def test_a_translators_seeds_say_each_search(tmp_path):
+    greedy = {"bleu": 30.0, "bleu_tokenised": 31.04}
+    beam = {"bleu": 31.26, "bleu_tokenised": 32.0, "width": 7}
+    run = {"seed": 0, "judged": "test", "scores": {"test": {"greedy": greedy, "beam": beam}}}
+    (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": [run]}), encoding="utf-8")
+    found = read_recipe_results("mine", tmp_path, tmp_path)
+    assert found is not None
+    (line,) = seed_rows(found)
+    assert (line["Score"], line["Greedy"]) == ("31.3 BLEU", "30.0 BLEU, tokenized 31.0")
+    assert line["Beam of 7"] == "31.3 BLEU, tokenized 32.0"
+
+
+def test_times_of_a_shared_gpu_are_left_out_where_others_are_known_and_told_else(tmp_path):
+    def written(*runs):
+        one = lambda s, n: {"seconds": {"train": s}, "test": {"accuracy": 0.5}} | ({"beside": n} if n else {})  # noqa: E731
+        records = [{"seed": i} | one(*run) for i, run in enumerate(runs)]
+        (tmp_path / "recipe-mine.json").write_text(json.dumps({"runs": records}), encoding="utf-8")
+        found = read_recipe_results("mine", tmp_path, tmp_path)
+        assert found is not None
+        return found.time.replace("\u2009", " ").replace("\u202f", " ")
+
+    assert written((600, 0), (60, 20), (60, 3)) == "10 min (1 of 3 seeds)"
+    assert written((60, 20), (60, 3)) == "60 s, with up to 20 other trainings on the GPU"
+    assert written((600, 0), (600, 0)) == "10 min"

@@ -5,14 +5,14 @@ import hashlib
 import json
 import re
 import shutil
-from collections import Counter
-from html.parser import HTMLParser
 
 import pytest
 
 from glassformer.errors import DataError
 from glassformer.report import tables
 from glassformer.report.html import write_report
+
+from .conftest import Page
 
 ATTACKS = [
     "<script>alert(1)</script>",
@@ -25,45 +25,11 @@ ATTACKS = [
     "&lt;script&gt;&#60;script&#62;",
     '=HYPERLINK("https://example.org")\x00\x1b[31m\u202e\ud800',
 ]
-VOID = {"meta", "br", "img", "link", "input", "hr", "wbr"}
+SMALL = {"n": 300, "steps": 60, "layers": 2, "heads": 3}
 NINE = tuple(
     f"balance_not_updated_after_a_long_{x}_transfer_by_cheque"
     for x in ["bank", "card", "cash", "coin", "fee", "loan", "top", "web", "wire"]
 )
-
-
-class Page(HTMLParser):
-    """Checks that tags nest, and keeps what stands in them."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.tags, self.attributes, self.text, self.raw, self.open = Counter(), [], [], {}, []
-        self.feed(path.read_text(encoding="utf-8"))
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags[tag] += 1
-        self.attributes += [(tag, *a) for a in attrs]
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags[tag] += 1
-        self.attributes += [(tag, *a) for a in attrs]
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] in ("style", "script"):
-            self.raw.setdefault(self.open[-1], []).append(data)
-        else:
-            self.text.append(data)
-
-    @property
-    def words(self):
-        return re.sub(r"\s+", " ", "".join(self.text))
 
 
 def test_a_full_run_is_told_from_top_to_bottom(make_run):
@@ -73,19 +39,11 @@ def test_a_full_run_is_told_from_top_to_bottom(make_run):
     assert path.name == "report.html"
     assert path.stat().st_size < 3_000_000
     accuracy = f"{100 * metrics['test']['accuracy']:.2f}\u202f%".replace("\u202f", " ")
-    for expected in (
-        "imdb-minilm",
-        accuracy,
-        "of 2,500 test texts, not seen in training",
-        "TF-IDF + logistic regression",
-        "Attention",
-        "Most confident mistakes",
-        "distinct texts in both train and test: 123",
-        "validation_size",
-        "22,713,986",
-        "0.693",
-        "19 min 3 s",
-    ):
+    told = "imdb-minilm|of 2,500 test texts, not seen in training|TF-IDF + logistic regression|Attention|22,713,986"
+    told += (
+        "|Most confident mistakes|distinct texts in both train and test: 123|validation_size|0.693|19 min 3 s"
+    )
+    for expected in (accuracy, *told.split("|")):
         assert expected in page.words
     # two curves, one certainty chart, the mark, a row of the comparison each, times, bars of the sentences
     assert page.tags["svg"] == 3 + 1 + 3 + 1 + 3
@@ -123,25 +81,18 @@ def test_the_measure_that_chose_the_weights_leads_the_page(make_run):
 
 
 def test_the_architecture_is_drawn_from_what_the_run_noted(make_run):
-    folder = make_run(n=300, steps=60, layers=2, heads=3)
+    folder = make_run(**SMALL)
     metrics = json.loads((folder / "metrics.json").read_text())
     before = Page(write_report(folder)).tags["svg"]
-    layer = {
-        "name": "<script>layer",
-        "about": "a & b",
-        "shape": "[N, 7]",
-        "parameters": 1234,
-        "repeat": 3,
-        "parts": [],
-    }
+    layer = {"name": "<script>layer", "about": "a & b", "shape": "[N, 7]", "parts": []}
+    layer |= {"parameters": 1234, "repeat": 3}
     (folder / "metrics.json").write_text(json.dumps(metrics | {"architecture": [layer]}))
     page = Page(write_report(folder))
     assert page.tags["svg"] == before + 2
     assert "3 × <script>layer" in page.words
     assert "1,234 parameters in all" in page.words
-    (folder / "metrics.json").write_text(
-        json.dumps(metrics | {"architecture": [layer | {"parameters": "many"}]})
-    )
+    odd = layer | {"parameters": "many"}
+    (folder / "metrics.json").write_text(json.dumps(metrics | {"architecture": [odd]}))
     with pytest.raises(DataError, match=r"metrics\.json: the architecture cannot be drawn"):
         write_report(folder)
 
@@ -165,18 +116,16 @@ def test_nothing_is_loaded_and_only_our_script_may_run(make_run):
 
 @pytest.fixture(scope="module")
 def tame(built):
-    return Page(write_report(built(n=300, steps=60, layers=2, heads=3)))
+    return Page(write_report(built(**SMALL)))
 
 
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_markup_in_data_stays_text(make_run, attack, tame):
-    wild = Page(write_report(make_run(hostile=attack, n=300, steps=60, layers=2, heads=3)))
+    wild = Page(write_report(make_run(hostile=attack, **SMALL)))
     shapes = [{(tag, name) for tag, name, _ in page.attributes} for page in (tame, wild)]
     assert shapes[1] <= shapes[0]
-    free = ("span", "wbr")
-    assert {tag: n for tag, n in wild.tags.items() if tag not in free} == {
-        tag: n for tag, n in tame.tags.items() if tag not in free
-    }
+    of = [{tag: n for tag, n in page.tags.items() if tag not in ("span", "wbr")} for page in (tame, wild)]
+    assert of[0] == of[1]
     assert wild.raw["style"] == tame.raw["style"]
     assert wild.raw["script"][1:] == tame.raw["script"][1:]
     visible = attack.split("\u2028")[0].split("\x00")[0]
@@ -198,9 +147,8 @@ def test_metrics_alone_are_enough(make_run):
 
 
 def test_of_many_classes_the_most_confused_are_shown(make_run):
-    run = make_run(
-        classes=tuple(f"class {i}" for i in range(40)), n=900, skill=6.0, steps=60, layers=2, heads=3
-    )
+    names = tuple(f"class {i}" for i in range(40))
+    run = make_run(classes=names, **SMALL | {"n": 900}, skill=6.0)
     page = Page(write_report(run))
     assert "Most frequent confusions" in page.words
     assert "the other 28 of 40 classes are left out" in page.words
@@ -209,18 +157,16 @@ def test_of_many_classes_the_most_confused_are_shown(make_run):
     matrix = tables.confusion(scores)
     assert (len(matrix["rows"]), matrix["others"]) == (12, 28)
     for row in matrix["rows"]:  # the last cell counts what was taken for a class that is left out
-        counts = scores["confusion"][scores["labels"].index(row["label"])]
+        i = scores["labels"].index(row["label"])
+        counts = scores["confusion"][i]
         assert sum(cell["count"] for cell in row["cells"]) == sum(counts)
-        assert (
-            sum(cell["count"] for cell in row["cells"] if cell["right"])
-            == counts[scores["labels"].index(row["label"])]
-        )
+        assert sum(cell["count"] for cell in row["cells"] if cell["right"]) == counts[i]
     first = tables.confusions(scores)[0]
     assert {first["label"], first["predicted"]} <= {row["label"] for row in matrix["rows"]}
 
 
 def test_a_page_without_a_matrix_does_not_speak_of_one(make_run):
-    run = make_run(classes=tuple(f"c{i}" for i in range(13)), n=300, steps=60, layers=2, heads=3)
+    run = make_run(classes=tuple(f"c{i}" for i in range(13)), **SMALL)
     metrics = json.loads((run / "metrics.json").read_text())
     assert "confusion matrix" in Page(write_report(run)).words
     scores = metrics["test"]
@@ -233,7 +179,7 @@ def test_a_page_without_a_matrix_does_not_speak_of_one(make_run):
 
 
 def test_classes_stand_worst_first(make_run):
-    run = make_run(classes=NINE, n=300, steps=60, layers=2, heads=3)
+    run = make_run(classes=NINE, **SMALL)
     rows = json.loads((run / "metrics.json").read_text())["test"]["per_class"]
     words = Page(write_report(run)).words.split("Each class")[1].split("Most confident mistakes")[0]
     told = sorted(NINE, key=words.index)
@@ -244,11 +190,15 @@ def test_classes_stand_worst_first(make_run):
     assert all(words.count(name) == 1 for name in NINE)
 
 
-def chromium_page(p, path, **context):
-    browser = p.chromium.launch(
-        executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
-    )
+def chromium_page(p, path, said=None, **context):
+    """The page in a browser; in ``said`` what it says on the console and in dialogs."""
+    args = ["--no-sandbox", "--disable-gpu"]
+    browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=args)
     page = browser.new_page(**context)
+    if said is not None:
+        page.on("console", lambda message: said.append(message.text))
+        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("dialog", lambda dialog: said.append(dialog.message))
     page.goto(path.as_uri())
     return page
 
@@ -262,25 +212,23 @@ WIDER = """() => [...document.querySelectorAll("table, .scroll, .matrix")].filte
 @pytest.mark.parametrize("classes", [NINE[:4], NINE, tuple(f"{NINE[i % 9]}_{i}" for i in range(77))], ids=len)
 def test_no_table_is_wider_than_the_page(make_run, classes):
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    path = write_report(make_run(classes=classes, n=700, steps=60, layers=2, heads=3))
+    path = write_report(make_run(classes=classes, **SMALL | {"n": 700}))
     with playwright.sync_playwright() as p:
         page = chromium_page(p, path, viewport={"width": 400, "height": 800})
         for width in (400, 1280):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") == width
             assert page.evaluate(WIDER) == 0
-        column = (
-            "[...document.querySelectorAll('table.sortable tbody tr')].map((r) => r.cells[{}].textContent)"
-        )
+        rows = "[...document.querySelectorAll('table.sortable tbody tr')]"
+        column = f"{rows}.map((r) => r.cells[{{}}].textContent)"
         heads = page.locator("table.sortable thead th")
         assert heads.nth(3).get_attribute("aria-sort") == "ascending"
         before = page.evaluate(column.format(0))
         heads.nth(0).get_by_role("button").click()
         names = page.evaluate(column.format(0))
         assert sorted(names) == sorted(before) == sorted(classes)
-        assert names == page.evaluate(
-            "(n) => n.sort((a, b) => a.localeCompare(b, undefined, {numeric: true}))", names
-        )
+        in_order = "(n) => n.sort((a, b) => a.localeCompare(b, undefined, {numeric: true}))"
+        assert names == page.evaluate(in_order, names)
         assert [heads.nth(i).get_attribute("aria-sort") for i in (0, 3)] == ["ascending", None]
         heads.nth(2).get_by_role("button").focus()
         page.keyboard.press("Enter")
@@ -301,9 +249,8 @@ def luminance(color):
 def test_links_have_the_color_of_the_theme_and_letters_no_serifs(make_run, scheme):
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
     with playwright.sync_playwright() as p:
-        page = chromium_page(
-            p, write_report(make_run(n=300, steps=60, layers=2, heads=3)), color_scheme=scheme
-        )
+        path = write_report(make_run(**SMALL))
+        page = chromium_page(p, path, color_scheme=scheme)
         style = "(e) => { const s = getComputedStyle(e); return [s.color, s.fontFamily] }"
         ground = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor"))
         links = page.locator("a")
@@ -329,18 +276,13 @@ def test_an_old_report_is_replaced_only_by_a_whole_one(make_run):
     assert not list(folder.glob("*.tmp"))
 
 
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")
 def test_a_browser_runs_the_attention_view_and_nothing_else(make_run):
     playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
-    chromium = shutil.which("chromium") or pytest.skip("needs chromium")
     path = write_report(make_run(hostile="".join(ATTACKS), layers=3, heads=5))
     said = []
     with playwright.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        page = browser.new_page(viewport={"width": 360, "height": 800})
-        page.on("console", lambda message: said.append(message.text))
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("dialog", lambda dialog: said.append(dialog.message))
-        page.goto(path.as_uri())
+        page = chromium_page(p, path, said, viewport={"width": 360, "height": 800})
         first = page.locator("article.map blockquote").first
         before, shares = first.inner_html(), page.locator(".shares").first.inner_text()
         page.locator("#grid button").nth(7).click()
@@ -352,10 +294,7 @@ def test_a_browser_runs_the_attention_view_and_nothing_else(make_run):
             page.locator(".shares").first.inner_text() == shares
         )  # the script's figures equal the page's own
         assert page.evaluate("document.documentElement.scrollWidth") == 360  # nothing sticks out on a phone
-        dark = browser.new_page(color_scheme="dark")
-        dark.on("console", lambda message: said.append(message.text))
-        dark.on("pageerror", lambda error: said.append(str(error)))
-        dark.goto(path.as_uri())
+        dark = chromium_page(p, path, said, color_scheme="dark")
         light, sheet = (p.evaluate("getComputedStyle(document.body).backgroundColor") for p in (page, dark))
         assert light != sheet
         assert dark.locator(".controls").is_visible()
@@ -365,5 +304,4 @@ def test_a_browser_runs_the_attention_view_and_nothing_else(make_run):
         figures = dark.locator("figure svg")
         assert figures.count() == 3
         assert all(figures.nth(i).is_visible() for i in range(3))
-        browser.close()
     assert said == []
