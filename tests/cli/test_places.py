@@ -84,7 +84,7 @@ def test_good_places_are_taken(tmp_path):
 def test_python_names_the_models_below(run, tmp_path):
     above, theirs, nothing = (tmp_path / name for name in ("above", "theirs", "nothing"))
     shutil.copytree(run, above / "mine")
-    fix = "holds no model itself. Give one of its sub-folders: "
+    fix = "contains no model itself. Give one of its sub-folders: "
     with pytest.raises(CheckpointError, match=f"^{above}: {fix}{above / 'mine'}$"):
         gf.load(above)
     for name in ("b", "c", "d"):

@@ -371,13 +371,13 @@ train --resume | nothing-given | no run is named
 train unfinished --resume --out other | conflict | two different runs are named
 train run | wrong-argument | is a run folder, not a recipe | glassformer train --resume --out run
 train --text reviews.csv --out run TINY | exists | run | exists | --resume
-train --text slips.csv | exists | runs/slips: the output folder holds a finished run. Choose another: --out
+train --text slips.csv | exists | runs/slips: the output folder contains a finished run. Choose another: --out
 train --text reviews.csv --out own TINY | exists | own: the output folder exists and is not a run folder: it
 train --text reviews.csv --out own TINY --resume | not-a-run | own
 train --text reviews.csv --out reviews.csv TINY | output-path | is a file
 train --text reviews.csv --out reviews.csv TINY --resume | output-path | is a file
 train --text reviews.csv --out reviews.csv/it TINY | output-path | reviews.csv/it: the folder cannot | --out
-train --resume --out run --set epochs=7 | other-run | holds a run of another recipe (train.epochs is 1 there
+train --resume --out run --set epochs=7 | other-run | contains a run of another recipe (train.epochs is 1 there
 train --resume --out orphan | no-such-file | orphan/config.toml, [data] source: 'gone.csv' does not exist. Put
 data doctor run | wrong-input | is the folder of a run, not of data. To inspect the model: glassformer doctor
 data show run | wrong-input | for its training data: glassformer data doctor
@@ -403,7 +403,7 @@ calibrate run --label-column emotion | conflict | has an effect only with --data
 calibrate linear --abstain-below 90 | bad-value | error: --abstain-below: 90.0 is not a probability
 calibrate numbers | not-for-this-model | numbers: a regressor has no | predict numbers FILE --coverage 0.9
 diff linear numbers --data reviews.csv | wrong-input | linear predicts one label per example and numbers
-compare run | nothing-given | only one run
+compare run | nothing-given | only one run is named
 evaluate run --text-column a | conflict | has an effect only with --data
 evaluate run --data reviews.csv --source-column a | unknown-key | has no --source-column
 evaluate run reviews.csv --data reviews.csv | conflict | at once
@@ -494,7 +494,7 @@ predict pairs a b "" c | data | TEXT 3 and 4: the first text is empty. Give anot
 explain run TEXT --method rolout | bad-value | Did you mean 'rollout'? For this model: decomposition,
 explain run TEXT --method shap | bad-value | Did you mean 'shapley'?
 explain run TEXT --method lime | bad-value | unknown method 'lime'. For this model: decomposition, attention,
-explain run TEXT --method weights | not-for-this-model | weights: only for linear models of texts (tfidf), and
+explain run TEXT --method weights | not-for-this-model | weights: is only for linear models of texts (tfidf), and
 explain run TEXT --method rollout --target pos | not-for-this-model | rollout has no target
 explain run TEXT --method occlusion --target meh | unknown-label | no label 'meh'
 explain run TEXT --method rollout --set fusing=max | unknown-key | Did you mean 'fusion'?
