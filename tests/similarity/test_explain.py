@@ -100,14 +100,14 @@ def test_a_page_holds_texts_as_text_and_json_the_whole_table(tmp_path):
     (one,) = json.loads(found.save(tmp_path / "one.json").read_text(encoding="utf-8"))
     assert math.isclose(sum(map(sum, one["table"])), one["score"], abs_tol=1e-6)
     assert "<svg" in found._repr_html_()
-    with pytest.raises(ConfigError, match=r"not \.html or \.json"):
+    with pytest.raises(ConfigError, match=r"not an \.html or \.json"):
         save_similarities([found], tmp_path / "page.pdf")
     # what takes away has another color
     drawn = picture(["a", "b"], ["c"], [[0.5], [-0.25]])
     assert drawn.count("<rect") == 2
     assert 'fill="var(--right, #0b7285)" fill-opacity="1.000"' in drawn
     assert 'fill="var(--wrong, #b93a2b)" fill-opacity="0.500"' in drawn
-    with pytest.raises(DataError, match="not 2 by 2"):
+    with pytest.raises(DataError, match="not a 2 by 2"):
         picture(["a", "b"], ["c", "d"], [[0.5], [-0.25]])
 
 
