@@ -181,9 +181,10 @@ def ratios(ours: Contender, peer: Contender) -> dict[str, float]:
     return spread([a.tokens_per_second / b.tokens_per_second for a, b in zip(ours.windows, peer.windows)])
 
 
-def glassformer_epoch(
-    network: Any, optimizer: Any, config: Any, stream: Any, objective: Callable
-) -> tuple[float, float]:
+Epoch = tuple[float, float]  # seconds and mean loss
+
+
+def glassformer_epoch(network: Any, optimizer: Any, config: Any, stream: Any, objective: Callable) -> Epoch:
     """Seconds and mean loss of one epoch in glassformer's own loop; weights and optimiser go on from window to window.
 
     Drawing the batches, forward, backward, clipping and update are timed.

@@ -120,9 +120,8 @@ def prices() -> list[dict[str, Any]]:
         elsewhere = {name: count for name in files() if name not in own and (count := len(naming(name, own)))}
         folder = {"files": len(inside), "lines": sum(map(lines_of, inside))}
         beyond = {name: lines_of(name) for name in sorted(own - set(inside))}
-        out.append(
-            {"task": task.replace("_", "-"), "folder": folder, "beyond": beyond, "elsewhere": elsewhere}
-        )
+        about = {"task": task.replace("_", "-"), "folder": folder}
+        out.append(about | {"beyond": beyond, "elsewhere": elsewhere})
     return sorted(out, key=lambda row: -sum(row["beyond"].values()))
 
 

@@ -27,9 +27,8 @@ def maps_of(clf: Any, picture: Any) -> dict[str, np.ndarray]:
     """``[rows, columns]`` of patches for each method; occlusion explains the label that this run predicts."""
     side = max(1, min(clf.model_.config.embedding.grid) // 4)
     options = {"rollout": {}, "occlusion": {"window": side, "stride": max(1, side // 2)}}
-    return {
-        m: explain_input(clf, picture, method=m, maps=False, **given).scores for m, given in options.items()
-    }
+    found = {m: explain_input(clf, picture, method=m, maps=False, **given) for m, given in options.items()}
+    return {method: one.scores for method, one in found.items()}
 
 
 def spread_of(scores: np.ndarray) -> float:
@@ -78,9 +77,7 @@ def main(options: Any) -> dict[str, Any]:
     pictures = splits.evaluated.images[: options.count]
     methods, looks = ("rollout", "occlusion"), {"spread": spread_of, "middle": middle_of}
     alike: dict[str, list[float]] = {method: [] for method in methods}
-    found: list[dict[str, dict[str, list[float]]]] = [
-        {m: {k: [] for k in looks} for m in methods} for _ in pair
-    ]
+    found: list[dict[str, Any]] = [{m: {k: [] for k in looks} for m in methods} for _ in pair]
     shown = []
     for number, picture in enumerate(track(pictures, description="pictures")):
         both = [maps_of(clf, picture) for clf in pair]

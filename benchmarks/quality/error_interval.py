@@ -57,11 +57,8 @@ def coverage(n: int, off: float, options: argparse.Namespace) -> dict[str, Any]:
     kinds = {}
     for kind, ends in found.items():
         low, high = np.array(ends).T
-        shares = {
-            "coverage": (low <= truth + 1e-12) & (truth <= high),
-            "width": high - low,
-            "above_0": low > 0,
-        }
+        holds = (low <= truth + 1e-12) & (truth <= high)
+        shares = {"coverage": holds, "width": high - low, "above_0": low > 0}
         kinds[kind] = {key: float(value.mean()) for key, value in shares.items()}
     return {"n": n, "off": off, "truth": truth, "estimate": float(np.mean(estimates)), "kinds": kinds}
 

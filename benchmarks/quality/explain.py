@@ -139,9 +139,8 @@ def interpreto_peer(clf: Any) -> Callable[[str, Subject], np.ndarray] | None:
         found = explainer(text, targets=torch.tensor([[subject.target]]))[0].attributions
         out = np.zeros(len(subject))
         # it leaves out unknown tokens, as it does special ones
-        known = [
-            i for i in subject.maskable_indices if subject.input_fields["tokens"][i] != tokenizer.unk_token
-        ]
+        tokens = subject.input_fields["tokens"]
+        known = [i for i in subject.maskable_indices if tokens[i] != tokenizer.unk_token]
         out[known] = found.flatten().float().numpy()
         return out
 
@@ -340,9 +339,8 @@ def main(args: Any) -> dict[str, Any]:
     asked = [str(args.run.resolve()), args.data, args.seed, args.draws, args.max_length, *args.methods]
     key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()[:12]
     fitting = methods_for(clf.model_)
-    methods = [
-        name for name in NETWORK_METHODS if name in fitting and name in (args.methods or NETWORK_METHODS)
-    ]
+    wanted = args.methods or NETWORK_METHODS
+    methods = [name for name in NETWORK_METHODS if name in fitting and name in wanted]
     work = args.work / f"explain-{name}-{key}.jsonl"
     slow_count = args.count if args.slow_count is None else args.slow_count
     judged = judge_inputs(clf, inputs, work, args.draws, methods, not args.methods, slow_count)

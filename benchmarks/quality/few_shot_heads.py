@@ -47,12 +47,8 @@ def figures(shares: np.ndarray, targets: np.ndarray) -> dict[str, float]:
     inside = [part == k for k in set(part.tolist())]
     error = sum(abs(sure[own].mean() - right[own].mean()) * own.mean() for own in inside)
     lost = loss(np.log(np.maximum(shares, 1e-12)), targets)
-    found = {
-        "accuracy": right.mean(),
-        "log_loss": lost,
-        "calibration_error": error,
-        "confidence": sure.mean(),
-    }
+    found = {"accuracy": right.mean(), "log_loss": lost, "calibration_error": error}
+    found |= {"confidence": sure.mean()}
     return {name: round(float(value), 4) for name, value in found.items()}
 
 
@@ -82,11 +78,8 @@ def compared(vectors: Any) -> dict[str, Any]:
     fitted = minimize_scalar(lambda x: loss(held[1.0], targets, np.exp(x)), bounds=(-4, 3), method="bounded")
     whole, temperature = np.arange(len(targets)), float(np.exp(fitted.x))
     plain = logits(1.0, whole, tests)
-    told = {
-        "as it is": plain,
-        "C chosen": logits(best, whole, tests),
-        "temperature chosen": plain / temperature,
-    }
+    told = {"as it is": plain, "C chosen": logits(best, whole, tests)}
+    told |= {"temperature chosen": plain / temperature}
     heads = {name: figures(softmax(found), truth) for name, found in told.items()}
     return {"tested": len(truth), "C": best, "temperature": round(temperature, 4), "heads": heads}
 

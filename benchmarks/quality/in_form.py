@@ -106,9 +106,7 @@ def random_checkpoint(layout: Layout, root: Path, seed: int) -> Path:
     return folder
 
 
-def run_in_form(
-    name: str, weights: Path, folder: Path, overrides: list[str], say: Callable
-) -> dict[str, Any]:
+def run_in_form(name: str, weights: Path, folder: Path, overrides: list[str], say: Callable) -> dict:
     """Run a recipe on a checkpoint's folder, and say what came out; an error where the saved model judges otherwise."""
     recipe = load_recipe(name, [*overrides, f"model={weights}"])
     check_folder(folder, recipe, resume=folder.exists())  # a finished run of other settings is not taken over

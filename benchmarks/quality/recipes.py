@@ -197,7 +197,11 @@ def main(args: Any) -> None:
     scores = [figures[name] for figures in tested]
     if not scores:  # a task that is judged by something else
         name, scores = "score", [found[0] for r in results if (found := headline(r))]
-    summary = {"mean": round(statistics.mean(scores), 5), "min": min(scores), "max": max(scores)}
+    summary: dict[str, Any] = {
+        "mean": round(statistics.mean(scores), 5),
+        "min": min(scores),
+        "max": max(scores),
+    }
     summary["stdev"] = round(statistics.stdev(scores), 5) if len(scores) > 1 else None
     about = {"recipe": args.recipe, "overrides": args.overrides, "settings": digest}
     seeds = [run["seed"] for run in results]

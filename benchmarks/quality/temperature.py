@@ -38,9 +38,10 @@ WORLDS = (
 )
 
 
-def world(
-    classes: int, spread: float, apart: float, noise: float, rng: np.random.Generator
-) -> tuple[np.ndarray, ...]:
+World = tuple[np.ndarray, np.ndarray]
+
+
+def world(classes: int, spread: float, apart: float, noise: float, rng: np.random.Generator) -> World:
     """True logits ``[n, K]`` and labels ``[n]``."""
     logits = rng.normal(0, spread, (WORLD, classes))
     logits[np.arange(WORLD), rng.integers(0, classes, WORLD)] += apart
@@ -97,12 +98,8 @@ def measure(draws: int, seed: int) -> list[dict[str, Any]]:
                     for name, place in chosen(own[i], others[i], mistakes).items():
                         places.setdefault(name, []).append(place)
                 about = dict(zip(("classes", "spread", "apart", "noise"), (classes, spread, apart, noise)))
-                about |= {
-                    "factor": factor,
-                    "n": n,
-                    "accuracy": float(right.mean()),
-                    "no_mistake": clean / draws,
-                }
+                about |= {"factor": factor, "n": n, "accuracy": float(right.mean())}
+                about["no_mistake"] = clean / draws
                 about["best"] = float(TEMPERATURES[whole.argmin()])
                 for name, at in places.items():
                     beyond, ends = whole[at] - whole.min(), np.isin(at, (0, len(TEMPERATURES) - 1))

@@ -116,9 +116,7 @@ def training(data: Path, model: str, seed: int, out: Path, settings: tuple[str, 
     return [*train, "--seed", str(seed), *said, "--out", str(out)]
 
 
-def measure(
-    data: Path, name: str, model: str, seed: int, change: Change | None, work: Path
-) -> dict[str, Any]:
+def measure(data: Path, name: str, model: str, seed: int, change: Change | None, work: Path) -> dict:
     """One training by the command line: the figures that its run's ``metrics.json`` has."""
     folder, before = work / "run", resource.getrusage(resource.RUSAGE_CHILDREN)
     shutil.rmtree(folder, ignore_errors=True)

@@ -44,14 +44,12 @@ class Judged(Callback):
     def step(self, training: Any, info: Any) -> None:
         if training.step not in self.at:
             return
-        centers, contexts = (
-            t.weight.detach().numpy().copy() for t in (training.model.centres, training.model.contexts)
-        )
+        tables = training.model.centres, training.model.contexts
+        centers, contexts = (table.weight.detach().numpy().copy() for table in tables)
         point = {"step": training.step, "loss": info.loss}
         for name, vectors in zip(READINGS, (centers, centers + contexts)):
-            point[name] = evaluate_analogies(
-                self.numbers, normalize_rows(vectors), country_corpus_questions()
-            )
+            unit, questions = normalize_rows(vectors), country_corpus_questions()
+            point[name] = evaluate_analogies(self.numbers, unit, questions)
         self.points.append(point)
 
 

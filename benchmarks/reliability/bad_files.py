@@ -332,9 +332,8 @@ def pictures(count: int) -> list[dict]:
     work = hand_made_pictures() + [mutated(good[i % len(good)], i) for i in range(count)]
     before, door = peak_memory_mb(), ImageTransform((8, 8))
     with scratch() as home:
-        out = [
-            _read(home / f"{i}.jpg", body, lambda p: door.read(str(p), str(p))) for i, body in enumerate(work)
-        ]
+        read = lambda p: door.read(str(p), str(p))  # noqa: E731
+        out = [_read(home / f"{i}.jpg", body, read) for i, body in enumerate(work)]
     more = peak_memory_mb() - before
     return [one | {"passed": one["passed"] and more < MOST_MB} for one in out]
 

@@ -54,15 +54,8 @@ Send = Callable[[str, list[dict[str, Any]]], list[dict[str, Any]]]
 
 
 def curl(url: str, bodies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    words = [
-        "curl",
-        "--silent",
-        "--fail",
-        f"{url}/v1/predict",
-        "-H",
-        "content-type: application/json",
-        "-d@-",
-    ]
+    kind = ["-H", "content-type: application/json"]
+    words = ["curl", "--silent", "--fail", f"{url}/v1/predict", *kind, "-d", "@-"]
     sent = [json.dumps(body).encode() for body in bodies]
     return [json.loads(subprocess.run(words, input=b, capture_output=True, check=True).stdout) for b in sent]
 

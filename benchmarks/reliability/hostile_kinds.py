@@ -98,9 +98,8 @@ def framing() -> Iterator[Hostile]:
         yield one(f"an extension of {size:,} bytes", begin + b"1;" + b"e" * size + b"\r\n{\r\n0\r\n\r\n")
         many = (b"1;" + b"e" * 20_000 + b"\r\n \r\n") * (8 * size // 20_000)
         yield one(f"extensions of {8 * size:,} bytes", begin + many + b"0\r\n\r\n")
-        yield one(
-            f"a trailer of {size:,} bytes", begin + b"1\r\n{\r\n0\r\n" + b"X-T: " + b"t" * size + b"\r\n\r\n"
-        )
+        trailer = b"X-T: " + b"t" * size + b"\r\n\r\n"
+        yield one(f"a trailer of {size:,} bytes", begin + b"1\r\n{\r\n0\r\n" + trailer)
         yield one(f"{size // 9:,} trailers", begin + b"1\r\n{\r\n0\r\n" + many_lines(size))
     for size in (MOST + 1, 2 * MOST):
         parts = [b"%x\r\n" % MB + b" " * MB + b"\r\n"] * (size // MB + 1)
@@ -233,14 +232,8 @@ def no_json() -> Iterator[Hostile]:
     )  # fmt: skip
     for body in broken:
         yield one(repr(body[:30]), post(body))
-    called = (
-        "text/plain",
-        "multipart/form-data; boundary=x",
-        "application/x-www-form-urlencoded",
-        "json",
-        "; ; ;",
-    )
-    for kind in (*called, "x" * 900, "application/jsonx", "application/" + "+" * 500):
+    called = ("text/plain", "multipart/form-data; boundary=x", "application/x-www-form-urlencoded", "json")
+    for kind in (*called, "; ; ;", "x" * 900, "application/jsonx", "application/" + "+" * 500):
         lines = (f"Content-Type: {kind}", f"Content-Length: {len(whole)}")
         yield one(f"called {kind[:40]}", head("/v1/predict", "POST", *lines, json=False) + b"\r\n" + whole)
     packed = zlib.compress(b" " * MOST)
@@ -251,25 +244,8 @@ def wrong_types() -> Iterator[Hostile]:
     def one(name: str, body: dict[str, Any], path: str = "/v1/predict") -> Hostile:
         return Hostile("wrong types", name, (post(as_json(body), path),))
 
-    values: Any = (
-        None,
-        True,
-        0,
-        -1,
-        2**63,
-        1e308,
-        "",
-        "x" * 300,
-        [],
-        {},
-        [[]],
-        [None],
-        [True],
-        [0.5],
-        [{}],
-        ["", ""],
-    )
-    for value in values:
+    values: Any = (None, True, 0, -1, 2**63, 1e308, "", "x" * 300, [], {}, [[]], [None], [True], [0.5], [{}])
+    for value in (*values, ["", ""]):
         said = str(value)[:20]
         yield one(f"texts {said}", {"texts": value})
         yield one(f"images {said}", {"images": value})

@@ -120,11 +120,8 @@ def jpegs() -> Iterator[Case]:
         yield name, good[:2] + segment(0xFE, b"") + body * count + good[2:], wanted
     yield "restarts in the pixels", good[:-2] + b"\xff\xd0" * 1_000_000 + good[-2:], "either"
     yield "tables of codes among the pixels", good[:-2] + codes * 50_000 + good[-2:], "either"
-    yield (
-        "a restart at each block",
-        encoded(plain(400, 300), "JPEG", quality=95, restart_marker_blocks=1),
-        "read",
-    )
+    content = encoded(plain(400, 300), "JPEG", quality=95, restart_marker_blocks=1)
+    yield "a restart at each block", content, "read"
     content = good.replace(start, segment(0xDD, b"\0\1") + start)
     yield "a restart at each block, none given", content, "either"
     yield "CMYK, progressive", encoded(plain(mode="CMYK"), "JPEG", progressive=True, quality=95), "either"

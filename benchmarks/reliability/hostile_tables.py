@@ -59,9 +59,8 @@ def _varint(value: int, width: int) -> bytes:
 
 def _false_footer(path: Path) -> None:
     """A page that unpacks to a gigabyte, under a footer that says it is small."""
-    _table(compression="zstd", use_dictionary=False, write_statistics=False)(
-        ["a " * 150_000_000, "b", "c", "d"]
-    )(path)
+    plain = _table(compression="zstd", use_dictionary=False, write_statistics=False)
+    plain(["a " * 150_000_000, "b", "c", "d"])(path)
     raw = path.read_bytes()
     size = pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
     width = ((size << 1).bit_length() + 6) // 7
@@ -223,9 +222,8 @@ def cases() -> list[Case]:
         ("a link that leads nowhere", ".jsonl", lambda p: p.symlink_to("gone"), REFUSED),
         ("a sparse file of 20 GB", ".csv", lambda p: (p.touch(), os.truncate(p, 20 << 30))[0], REFUSED),
     ]  # fmt: skip
-    found += [
-        (f"labels: {k}", ".parquet", _table()(good, *made), right) for k, (*made, right) in kinds.items()
-    ]
+    for kind, (*made, right) in kinds.items():
+        found.append((f"labels: {kind}", ".parquet", _table()(good, *made), right))
     found += [(f"texts: {k}", ".parquet", _table()(column), REFUSED) for k, column in texts.items()]
     return found
 

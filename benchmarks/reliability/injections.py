@@ -222,23 +222,18 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-def into_reports(
-    tab: Watched, home: Path, given: list[str], texts: Path, pictures: Path
-) -> dict[tuple, bool]:
+def into_reports(tab: Watched, home: Path, given: list[str], texts: Path, pictures: Path) -> dict:
     """Whether each string stands as text in the reports and in the pages of explanations, and what went wrong."""
-    out: dict[tuple, Any] = {(s, "said"): [] for s in given} | {
-        (s, *door): True for s in given for door in DOORS
-    }
+    out: dict[tuple, Any] = {(s, *door): True for s in given for door in DOORS}
+    out |= {(s, "said"): [] for s in given}
     one = gf.load(texts)
     labels = [s if s in one.classes_ else s.strip() for s in given]  # tables lose white space around a label
-    explained = [
-        one.explain(f"{s} film", method="occlusion", target=x, maps=True) for s, x in zip(given, labels)
-    ]
+    pairs = zip(given, labels, strict=True)
+    explained = [one.explain(f"{s} film", method="occlusion", target=x, maps=True) for s, x in pairs]
     files = [str(home / "p" / f"{file_safe(s)}..png") for s in given]
     (home / "texts.html").write_text(page(explained), encoding="utf-8")
-    (home / "pictures.html").write_text(
-        page(explain(pictures, files, method="rollout", maps=True)), encoding="utf-8"
-    )
+    seen = page(explain(pictures, files, method="rollout", maps=True))
+    (home / "pictures.html").write_text(seen, encoding="utf-8")
     for file, run, end, doors in (
         (texts / "report.html", texts, "report", ("text", "label")),
         (pictures / "report.html", pictures, "report", ("file name", "label")),
@@ -257,9 +252,7 @@ def into_reports(
     return out
 
 
-def into_the_server_s_page(
-    tab: Watched, url: str, given: list[str], names: tuple[str, str], out: dict
-) -> None:
+def into_the_server_s_page(tab: Watched, url: str, given: list[str], names: tuple[str, str], out: dict):
     """Each string typed and explained, its picture dropped; the labels stand in the list of labels."""
     tab.own = url
     tab.page.goto(url)

@@ -55,10 +55,8 @@ def home() -> Path:
     folder, owner = Path(tempfile.mkdtemp(prefix="reliability-")), os.getpid()
     atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
     rng = np.random.default_rng(1)
-    words, splendid = (
-        ["film", "plot", "actor", "scene", "music", "camera"],
-        {"pos": "splendid", "neg": "dreadful"},
-    )
+    words = ["film", "plot", "actor", "scene", "music", "camera"]
+    splendid = {"pos": "splendid", "neg": "dreadful"}
     rows = [(f"the {rng.choice(words)} {i} is {splendid[name]} {rng.choice(words)}", name)
             for i, name in enumerate(["pos", "neg"] * 60)]  # fmt: skip
     (folder / "texts.csv").write_text("text,label\n" + "".join(f"{a},{b}\n" for a, b in rows))
@@ -68,9 +66,8 @@ def home() -> Path:
             place = folder / "pictures" / split / str(label)
             place.mkdir(parents=True)
             for i in range(count):
-                Image.fromarray(rng.integers(0, 80 * (label + 1), (8, 8, 3), np.uint8)).save(
-                    place / f"{i}.png"
-                )
+                pixels = rng.integers(0, 80 * (label + 1), (8, 8, 3), np.uint8)
+                Image.fromarray(pixels).save(place / f"{i}.png")
     corpus = folder / "corpus.txt"
     corpus.write_text("\n".join(s.lower() for s in countries_sentences(400)) + "\n")
     (folder / "vectors.toml").write_text(

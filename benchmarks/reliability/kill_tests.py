@@ -78,10 +78,10 @@ def digest(kind: str, folder: Path, fitted: Any) -> str:
     state = {k: v for k, v in found.state.items() if k not in ("seconds", "history", "elapsed")}
     history = [{k: v for k, v in r.items() if "seconds" not in k} for r in fitted.history_]
     if kind == "word2vec":
-        h.update(np.ascontiguousarray(fitted.vectors_))
+        h.update(fitted.vectors_.tobytes())
     else:
         for w in fitted.model_.state_dict().values():
-            h.update(np.ascontiguousarray(w.numpy()))
+            h.update(w.numpy().tobytes())
     h.update(json.dumps([without_clock(state), history], sort_keys=True).encode())
     return h.hexdigest()
 

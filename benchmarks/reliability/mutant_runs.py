@@ -179,9 +179,8 @@ class Runs:
         finally:
             self.write(file, one.original.decode())
         if code != 0:
-            failed = re.search(
-                r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", log.read_text("utf-8", "replace"), re.MULTILINE
-            )
+            said, line = log.read_text("utf-8", "replace"), r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$"
+            failed = re.search(line, said, re.MULTILINE)
             by = "too slow" if code is None else failed[1] if failed else f"exit code {code}"
             answer |= {"killed": True, "by": by}
         return answer | {"seconds": round(time.perf_counter() - started, 1)}

@@ -66,9 +66,8 @@ def record(tree: Path, sources: list[Path]) -> dict[str, dict[str, Any]]:
     package = b"".join(file.read_bytes() for file in sources)
     tests: dict[str, dict[str, Any]] = {}
     for folder in TESTS:
-        beside = b"".join(
-            f.read_bytes() for f in sorted((tree / "tests" / folder).glob("*.py")) if f.name[:5] != "test_"
-        )
+        others = [f for f in sorted((tree / "tests" / folder).glob("*.py")) if f.name[:5] != "test_"]
+        beside = b"".join(f.read_bytes() for f in others)
         for file in sorted((tree / "tests" / folder).glob("test_*.py")):
             key = hashlib.sha256(package + beside + file.read_bytes()).hexdigest()[:24]
             known = cache / f"{file.stem}-{key}.json"
@@ -84,12 +83,8 @@ def _record_one(tree: Path, sources: list[Path], file: Path, out: Path) -> None:
     work, log = tree.parent / "work", tree.parent / "log"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    words = [
-        "benchmarks.reliability.mutant_runs",
-        str(work / "found"),
-        str(file.relative_to(tree)),
-        *map(str, sources),
-    ]
+    module, name = "benchmarks.reliability.mutant_runs", str(file.relative_to(tree))
+    words = [module, str(work / "found"), name, *map(str, sources)]
     if in_copy(tree, words, 500, log) == 0:
         (work / "found").replace(out)
         return
@@ -149,9 +144,8 @@ def main() -> int:
         results.write(out, {}, [], 0)
         return 0
     tree = prepare()
-    packages = [name if (tree / PACKAGE / name).exists() else f"{name}.py" for name in given.packages] or [
-        *PACKAGES
-    ]
+    there = [name if (tree / PACKAGE / name).exists() else f"{name}.py" for name in given.packages]
+    packages = there or [*PACKAGES]
     sources = [file for name in PACKAGES for file in sources_of(tree, name)]
     runs = Runs(tree, record(tree, sources))
     wrong: list[str] = []

@@ -127,10 +127,8 @@ def round_trips(count: int, other: str | None = None) -> list[dict]:
         about = {"kind": kind, "difference": most, "share": share, "answer": under}
         out.append(about | {"passed": share <= TOLERANCE})
     if other is not None:
-        command, place = (
-            [other, "-m", "benchmarks.reliability.round_trips", str(count)],
-            Path(__file__).parents[2],
-        )
+        command = [other, "-m", "benchmarks.reliability.round_trips", str(count)]
+        place = Path(__file__).parents[2]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=place)
         if done.returncode:
             raise RuntimeError(f"{' '.join(command)}\n{done.stderr}")

@@ -100,9 +100,8 @@ def probabilities(wanted: np.ndarray) -> Right:
 
     def right(status: int, body: bytes) -> bool:
         found = [list(p["probabilities"].values()) for p in json.loads(body).get("predictions", ())]
-        return (
-            status == 200 and np.shape(found) == wanted.shape and bool(np.abs(found - wanted).max() <= 1e-5)
-        )
+        alike = status == 200 and np.shape(found) == wanted.shape
+        return alike and bool(np.abs(np.array(found) - wanted).max() <= 1e-5)
 
     return right
 
@@ -140,10 +139,8 @@ def kinds(folders: list[Path], first: dict[str, bytes]) -> list[tuple[int, list[
     rng = random.Random(3)
     explained = []
     for i in range(24):
-        text, method = (
-            " ".join(rng.choices(WORDS, k=1 + i)),
-            ("rollout", "gradient_x_input", "occlusion")[i % 3],
-        )
+        text = " ".join(rng.choices(WORDS, k=1 + i))
+        method = ("rollout", "gradient_x_input", "occlusion")[i % 3]
         body = json.dumps({"text": text, "method": method}).encode()
         explained.append(Asked("explain", "/v1/explain", body, explanation(texts, text, method)))
     wrong = [

@@ -147,9 +147,8 @@ def early_stops(count: int) -> list[dict]:
         with scratch() as home:
             finish(home / "run", False, patience=PATIENCE, scores=scores, stop_at=at)
             found = finish(home / "run", True, patience=PATIENCE, scores=scores)
-            out.append(
-                {"stopped at": at, "ended at": found[1], "wanted": wanted[1], "passed": found == wanted}
-            )
+            about = {"stopped at": at, "ended at": found[1], "wanted": wanted[1]}
+            out.append(about | {"passed": found == wanted})
     return out
 
 

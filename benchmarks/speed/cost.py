@@ -148,9 +148,8 @@ def predict_texts(count: int, threads: int) -> dict[str, float]:
     words = ("a", "film", "that", "never", "finds", "its", "way", "brilliant", "dull", "and", "then", "some")
     texts = [" ".join(words[(i * k + i // 12) % 12] for k in range(1, 5 + i % 9)) for i in range(count)]
     small = {"max_length": 16, "min_count": 1, "epochs": 1, "lr": 0.0, "d_model": 64}
-    clf = TextClassifier("encoder-small", **small, threads=threads).fit(
-        texts[:64], [i % 2 for i in range(64)]
-    )
+    clf = TextClassifier("encoder-small", **small, threads=threads)
+    clf.fit(texts[:64], [i % 2 for i in range(64)])
     clf.predict(texts[:64])
     before, begin = reset_peak(), time.perf_counter()
     labels = clf.predict(texts)

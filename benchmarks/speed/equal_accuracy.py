@@ -82,9 +82,8 @@ def told(runs: dict[str, Any]) -> dict[str, Any]:
     if len(both) < 2:
         return {}
     n = both[0][next(iter(CONTENDERS))]["judged"]
-    bits = [
-        np.array([list(bytes.fromhex(run[name]["right"])) for run in both], np.uint8) for name in CONTENDERS
-    ]
+    packed = [[bytes.fromhex(run[name]["right"]) for run in both] for name in CONTENDERS]
+    bits = [np.array([list(found) for found in rows], np.uint8) for rows in packed]
     theirs, ours = (np.unpackbits(found, axis=1, count=n).astype(float) for found in bits)
     means = dict(zip(CONTENDERS, (float(theirs.mean()), float(ours.mean()))))
     return {"accuracy": means, "difference": paired(ours - theirs)}
@@ -99,9 +98,7 @@ def begin(path: Path, setting: dict[str, Any]) -> dict[str, Any]:
     return found.get("runs", {})
 
 
-def train_all(
-    runs: dict[str, Any], seeds: Sequence[int], setting: dict[str, Any], minutes: float
-) -> Iterator[str]:
+def train_all(runs: dict[str, Any], seeds: Sequence[int], setting: dict, minutes: float) -> Iterator[str]:
     """Add the trainings that ``runs`` lacks; yields after each, with a line about it."""
     path, of, budget = resolve_checkpoint(MODEL).path, level(), Budget(minutes)
     sizes = setting["train_reviews"], setting["judged_reviews"]

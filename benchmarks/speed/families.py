@@ -121,11 +121,8 @@ def main(options: Any) -> dict[str, Any]:
             folder = put(kind, Path(name))
             texts = train_imdb.epoch_rounds(options.rounds, options.reviews, batch, options.seed)
             peer = in_own_process(theirs, folder / "hub", texts)
-            works = {
-                "training": compared(
-                    [peer, in_own_process(ours, folder / "hub", texts, kind)], options.rounds
-                )
-            }
+            contenders = [peer, in_own_process(ours, folder / "hub", texts, kind)]
+            works = {"training": compared(contenders, options.rounds)}
             rounds = inference.load_rounds(folder / "labels", options.rounds, options.reviews, options.seed)
             runtimes = ["onnx_fp32", "openvino"] if kind in RUNTIMES else []
             keys = {"prediction": ["hf_sorted", *runtimes, "glassformer"]}

@@ -196,7 +196,7 @@ POOL = 50  # batches that are sorted by length together: reviews still meet othe
 
 
 def train_on(
-    model: Any, optimizer: Any, batches: Iterable[Any], loss_of: Callable[[Any], torch.Tensor]
+    model: Any, optimizer: Any, batches: Iterable[Any], loss_of: Callable[[Any], Any]
 ) -> list[float]:
     """The loop that everybody writes: the loss of each batch, with a step after each."""
     losses = []
@@ -218,9 +218,8 @@ class PlainLoop(Loop):
         self.model.train()
         started = time.perf_counter()
         batches = self.batches(rows, np.random.default_rng(seed))
-        losses = train_on(
-            self.model, self.optimizer, batches, lambda index: self.loss([rows[i] for i in index])
-        )
+        loss_of = lambda index: self.loss([rows[i] for i in index])  # noqa: E731
+        losses = train_on(self.model, self.optimizer, batches, loss_of)
         total = sum(loss * len(index) for loss, index in zip(losses, batches))
         return time.perf_counter() - started, total / len(rows)
 

@@ -80,9 +80,10 @@ def hf_pipeline(folder: Path, rounds: Rounds, threads: int) -> Contender:
     return contender("HF pipeline, fp32", setting, started, rounds, answer)
 
 
-def sorted_batches(
-    folder: Path, forward: Callable[[dict[str, np.ndarray]], np.ndarray]
-) -> Callable[[Texts], np.ndarray]:
+Forward = Callable[[dict[str, np.ndarray]], np.ndarray]
+
+
+def sorted_batches(folder: Path, forward: Forward) -> Callable[[Texts], np.ndarray]:
     """Raw texts to probabilities through ``forward``, in batches of similar length."""
     from transformers import AutoTokenizer
 

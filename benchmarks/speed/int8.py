@@ -193,12 +193,9 @@ def main(options: Any) -> dict[str, Any] | None:
         if options.model is None:
             options.model = Path(scratch) / "model"
             if options.reviews:
-                texts, labels = (
-                    part[:TRAINED] for part in some_reviews("train", TRAINED + HELD, options.seed)
-                )
-                TextClassifier(seed=options.seed, epochs=options.epochs).fit(texts, labels).save(
-                    options.model
-                )
+                texts, labels = some_reviews("train", TRAINED + HELD, options.seed)
+                clf = TextClassifier(seed=options.seed, epochs=options.epochs)
+                clf.fit(texts[:TRAINED], labels[:TRAINED]).save(options.model)
         settings = {k: getattr(options, k) for k in ("rounds", "seed", "least", "reviews", "held", "model")}
         for name, found in at_levels("benchmarks.speed.int8", options.levels, SWITCHES, settings):
             here = environment()

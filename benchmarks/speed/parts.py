@@ -89,10 +89,8 @@ def attention_case(packing: Packing, heads: int, width: int, dtype: torch.dtype,
     times = in_turn(ways | {"padded": partial(padded, packing=packing)}, rounds, once)
     medians = {name: round(statistics.median(spent), 2) for name, spent in times.items()}
     about = {"heads": heads, "head_width": width, "tokens": packing.total}
-    about |= {
-        "groups": len(length_groups(packing, packing)),
-        "padding_in_groups": round(padding_share(packing), 4),
-    }
+    groups = len(length_groups(packing, packing))
+    about |= {"groups": groups, "padding_in_groups": round(padding_share(packing), 4)}
     return about | {"all_ms": times, "median_ms": medians}
 
 
@@ -267,13 +265,8 @@ def over_rows(rounds: int, dtype: str) -> dict[str, Any]:
     return {"rows": ROWS, "layers": layers}
 
 
-PARTS = {
-    "attention": attention,
-    "dropout": dropouts,
-    "linear": linear,
-    "recurrent": recurrent,
-    "rows": over_rows,
-}
+PARTS = {"attention": attention, "dropout": dropouts, "linear": linear}
+PARTS |= {"recurrent": recurrent, "rows": over_rows}
 
 
 def told(name: str, found: dict[str, Any]) -> dict[str, Any]:

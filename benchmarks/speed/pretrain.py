@@ -85,9 +85,7 @@ def make_pairs(tokenizer: Tokenizer, texts: Sequence[str], max_length: int, seed
     return pairs
 
 
-def load_rounds(
-    tokenizer: Tokenizer, rounds: int, reviews: int, max_length: int, seed: int
-) -> list[list[Pair]]:
+def load_rounds(tokenizer: Tokenizer, rounds: int, reviews: int, max_length: int, seed: int) -> list:
     """The pairs of each round, other ones each; the last entry is the warm-up's.
 
     A window has whole batches of similar length, as an epoch over many pairs has them: all pairs are sorted together.
@@ -134,7 +132,7 @@ def trainer_contender(
     from transformers import BertForPreTraining
 
     be_quiet()
-    dropouts = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
+    dropouts: dict[str, Any] = {"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout}
     model = BertForPreTraining.from_pretrained(folder, **dropouts)
     sampling = "sequential" if grouped else "random"
     loop = TrainerLoop(model, lr=LR, batch=BATCH, bf16=half(), sampling=sampling)
@@ -175,9 +173,8 @@ class PairStream:
         def joined(parts: Iterable[np.ndarray]) -> torch.Tensor:
             return torch.from_numpy(np.concatenate([*parts])).to(self.device)
 
-        ids, segments, labels = (
-            joined(getattr(pair, key) for pair in chosen) for key in ("ids", "segments", "labels")
-        )
+        columns = ("ids", "segments", "labels")
+        ids, segments, labels = (joined(getattr(pair, key) for pair in chosen) for key in columns)
         stranger = torch.tensor([pair.stranger for pair in chosen], device=self.device)
         packing = Packing(lengths, self.device)
         return MaskedBatch(ids, segments, packing, joined(rows), labels, stranger, index)

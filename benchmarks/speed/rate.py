@@ -70,9 +70,7 @@ def machine_rate(shapes: Sequence[tuple[int, int, int]], dtype: torch.dtype) -> 
 class Work:
     """Batches of real reviews, and one way to compute each of them."""
 
-    def __init__(
-        self, name: str, batches: list[Any], compute: Callable[[Any], Any], model: Any, backward: bool
-    ):
+    def __init__(self, name: str, batches: list[Any], compute: Callable, model: Any, backward: bool):
         self.name, self.batches, self.compute = name, batches, compute
         self.tokens = sum(b.packing.total for b in batches)
         config = model.encoder.config

@@ -41,10 +41,8 @@ def begin(out: Path, processes: int, strategy: str, reviews: int) -> subprocess.
     command = [*program, "glassformer", "train", "imdb-minilm", "--out", str(out)]
     for key in (*KEYS, f"limit={reviews}", f"strategy={strategy}"):
         command += ["--set", key]
-    environ, pipes = (
-        os.environ | {"OMP_NUM_THREADS": "1"},
-        {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE},
-    )
+    environ = os.environ | {"OMP_NUM_THREADS": "1"}
+    pipes: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=environ, text=True, **pipes)
 
 
