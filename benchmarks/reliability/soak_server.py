@@ -10,7 +10,6 @@ process, within 1e-5; the page and the list of models with what they were at fir
 import asyncio
 import base64
 import contextlib
-import io
 import itertools
 import json
 import random
@@ -29,6 +28,7 @@ import glassformer as gf
 from benchmarks.harness.processes import scratch
 from benchmarks.harness.servers import Server, Watched, watched
 from benchmarks.reliability.hostile_kinds import Hostile, requests
+from benchmarks.reliability.hostile_pictures import encoded
 from benchmarks.reliability.hostile_requests import (
     MOST_SECONDS,
     OVERLOAD,
@@ -43,9 +43,7 @@ from benchmarks.reliability.hostile_requests import (
 from benchmarks.speed.load import ask
 
 CLIENTS = 16
-HOSTILE = (
-    200  # one request in so many; more of them in the first tenth, which sees each once if it is long enough
-)
+HOSTILE = 200  # one request in so many; more of them in the first tenth, which sees each once if it can
 TENTHS = 10  # the first warms up: what is made once is made, and memory that will be asked for again stays
 MOST_GROWTH = 0.05
 MOST_REFUSED = 0.02  # of good requests, for load
@@ -74,23 +72,18 @@ class Seen:
 
 
 def refused_with(*statuses: int) -> Right:
-    return lambda status, body: (
-        status in statuses and json.loads(body)["error"].keys() == {"code", "what", "where", "fix"}
-    )
+    keys = {"code", "what", "where", "fix"}
+    return lambda status, body: status in statuses and json.loads(body)["error"].keys() == keys
 
 
 def explanation(clf: Any, text: str, method: str) -> Right:
     """Whether words and scores are those of the saved model."""
-    wanted = clf.explain(text, method=method).words()
+    words, values = zip(*clf.explain(text, method=method).words(), strict=True)
 
     def right(status: int, body: bytes) -> bool:
-        if status != 200:
-            return False
-        found = [(p["text"], p["score"]) for p in json.loads(body)["pieces"] if p["score"] is not None]
-        return len(found) == len(wanted) and all(
-            word == other and abs(score - value) <= 1e-5
-            for (word, score), (other, value) in zip(found, wanted, strict=True)
-        )
+        found = [p for p in json.loads(body).get("pieces", ()) if p["score"] is not None]
+        same = status == 200 and tuple(p["text"] for p in found) == words
+        return same and all(abs(p["score"] - value) <= 1e-5 for p, value in zip(found, values))
 
     return right
 
@@ -111,12 +104,7 @@ def of_pictures(clf: Any, count: int) -> Iterator[Asked]:
     rng = np.random.default_rng(5)
     for _ in range(count):
         pixels = rng.integers(0, 256, (int(np.exp(rng.uniform(0, 2.8))), 12, 12, 3), np.uint8)
-        sent = []
-        for one in pixels:
-            file = io.BytesIO()
-            Image.fromarray(one).save(file, "PNG")
-            sent.append(base64.b64encode(file.getvalue()).decode())
-
+        sent = [base64.b64encode(encoded(Image.fromarray(one), "PNG")).decode() for one in pixels]
         body = json.dumps({"images": sent}).encode()
         yield Asked("pictures", "/v1/predict", body, probabilities(clf.predict_proba(pixels)))
 
@@ -124,8 +112,7 @@ def of_pictures(clf: Any, count: int) -> Iterator[Asked]:
 def kinds(folders: list[Path], first: dict[str, bytes]) -> list[tuple[int, list[Asked]]]:
     """Of each kind how many in a hundred, and the requests that are sent in turn.
 
-    Args:
-        first: what was answered at first to what is always answered alike.
+    ``first``: what was answered at first to what is always answered alike.
     """
     good, texts, pictures = good_requests(folders[0], 200), gf.load(folders[0]), gf.load(folders[1])
     texts.precision = pictures.precision = "fp32"
@@ -153,9 +140,10 @@ def kinds(folders: list[Path], first: dict[str, bytes]) -> list[tuple[int, list[
         Asked("wrong", "/v1/predict", None, refused_with(405)),
         Asked("wrong", "/v1/predict", b'{"images": ["***"]}', refused_with(422)),
     ]
-    metrics = Asked(
-        "metrics", "/metrics", None, lambda status, body: status == 200 and body.startswith(b"# HELP")
-    )
+
+    def measured(status: int, body: bytes) -> bool:
+        return status == 200 and body.startswith(b"# HELP")
+
     return [
         (52, [labels(i) for i in range(len(good.texts))]),
         (6, list(of_pictures(pictures, 60))),
@@ -163,7 +151,7 @@ def kinds(folders: list[Path], first: dict[str, bytes]) -> list[tuple[int, list[
         (10, wrong),
         (12, [same("health", "/health")]),
         (6, [same("models", "/v1/models")]),
-        (2, [metrics]),
+        (2, [Asked("metrics", "/metrics", None, measured)]),
         (8, [same("page", path) for path in ("/", "/static/page.js", "/static/page.css")]),
     ]
 
@@ -283,22 +271,22 @@ def soak_server(count: int, told: Callable[[str], None] = lambda line: None) -> 
                         f" {time.perf_counter() - started:.0f} s"
                     )
                     if i > 1:
-                        out.append({"name": f"memory at {i}/{TENTHS}", "mb": round(mb, 1), "growth": round(growth, 4),
-                                    "answer": f"{growth:+.1%}", "passed": growth <= MOST_GROWTH})  # fmt: skip
+                        about = {
+                            "name": f"memory at {i}/{TENTHS}",
+                            "mb": round(mb, 1),
+                            "growth": round(growth, 4),
+                        }
+                        out.append(about | {"answer": f"{growth:+.1%}", "passed": growth <= MOST_GROWTH})
         finally:
             server.stop()
         said = (home / "stderr").read_text(encoding="utf-8", errors="replace")
     told(str(dict(sorted(seen.answers.items()))))
     total, slowest = sum(seen.answers.values()), max(health.health)
     few = seen.refused <= MOST_REFUSED * total
+    told_all = {"name": "answers", "answer": f"{total:,} answers", "passed": not seen.wrong}
     return [
         *out,
-        {
-            "name": "answers",
-            "answer": f"{total:,} answers",
-            "passed": not seen.wrong,
-            "wrong": seen.wrong[:9],
-        },
+        told_all | {"wrong": seen.wrong[:9]},
         {"name": "refused for load", "answer": f"{seen.refused} refused for load", "passed": few},
         {"name": "/health", "answer": f"/health within {slowest:.2f} s", "passed": slowest <= MOST_SECONDS},
         {"name": "stderr", **judge_stderr(said)},
@@ -306,7 +294,4 @@ def soak_server(count: int, told: Callable[[str], None] = lambda line: None) -> 
 
 
 if __name__ == "__main__":
-    for one in soak_server(
-        int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, lambda line: print(line, flush=True)
-    ):
-        print(one)
+    soak_server(int(sys.argv[1]) if len(sys.argv) > 1 else 100_000, lambda line: print(line, flush=True))

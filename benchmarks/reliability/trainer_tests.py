@@ -18,7 +18,7 @@ import numpy as np
 import torch
 import transformers
 
-from benchmarks.harness.processes import ended, forked, scratch
+from benchmarks.harness.processes import answered, ended, forked, scratch
 from benchmarks.reliability.bad_files import DAMAGES, damage
 
 STEPS, PATIENCE, EVERY = 40, 3, 3
@@ -60,8 +60,8 @@ def trainer(folder: Path, patience: int = 0, scores: Any = None, stop_at: int = 
     return made
 
 
-def train(folder: Path, resume: bool, answer: Path, **options: Any) -> None:
-    """Train to the end, and write what the training ended with."""
+def train(folder: Path, resume: bool, **options: Any) -> tuple[str, int]:
+    """Train to the end: the digest of what the training ended with, and its steps."""
     made = trainer(folder, **options)
     made.train(resume_from_checkpoint=True if resume else None)
     h = hashlib.sha256()
@@ -71,29 +71,22 @@ def train(folder: Path, resume: bool, answer: Path, **options: Any) -> None:
         h.update(state["exp_avg"].numpy())
     losses = [record["loss"] for record in made.state.log_history if "loss" in record]
     h.update(json.dumps(losses).encode())
-    answer.write_text(json.dumps([h.hexdigest(), made.state.global_step]))
+    return h.hexdigest(), made.state.global_step
 
 
 def finish(folder: Path, resume: bool, **options: Any) -> list:
     """[digest, steps] of a training run to its end in a process of its own; the digest is "" if it failed."""
-    answer = folder.parent / "answer.json"
-    answer.unlink(missing_ok=True)
-
-    def work() -> None:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 2)
-        os.dup2(null, 1)
-        train(folder, resume, answer, **options)
-
-    code = ended(forked(work))
-    return json.loads(answer.read_text()) if code == 0 and answer.exists() else ["", 0]
+    with open(os.devnull, "wb") as quiet:
+        streams = quiet.fileno(), quiet.fileno()
+        code, found = answered(lambda: train(folder, resume, **options), *streams)
+    return found if code == 0 and found else ["", 0]
 
 
 def warm() -> None:
     """Import here what every forked process will need."""
     torch.set_num_threads(1)
     with scratch() as home:
-        train(home / "run", False, home / "answer.json")
+        train(home / "run", False)
 
 
 def kills(count: int, first: int = 0) -> list[dict]:
@@ -108,7 +101,7 @@ def kills(count: int, first: int = 0) -> list[dict]:
         while True:
             with scratch() as home:
                 folder = home / "run"
-                pid = forked(lambda folder=folder, home=home: train(folder, False, home / "never.json"))
+                pid = forked(lambda folder=folder: train(folder, False) and None)
                 if i % 2 == 0:
                     wait_for_save(folder, rng.randint(1, 25), pid)
                     time.sleep(rng.uniform(0, 0.01))
