@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glassformer.config import plain, toml_literal
+from glassformer.config import to_json_types, toml_literal
 from glassformer.evaluate.predictions import table_file
 from glassformer.finite import json_text
 from glassformer.outputs import escape_surrogates, make_printable, write_text
@@ -20,11 +20,11 @@ SMALL = ("--set", "d_model=16", "--set", "num_layers=1", "--set", "num_heads=2",
 def test_every_writer_makes_the_name_readable(tmp_path):
     name = f"caf{E}.csv"
     shown = "caf\\xe9.csv"
-    assert escape_surrogates(name) == make_printable(name) == plain(name) == shown
+    assert escape_surrogates(name) == make_printable(name) == to_json_types(name) == shown
     assert escape_surrogates("caf\u00e9 \u4e2d") == "caf\u00e9 \u4e2d"
     assert toml_literal(name) == '"caf\\\\xe9.csv"'
     for ascii in (False, True):
-        assert json.loads(json_text({"file": plain(name)}, ascii=ascii)) == {"file": shown}
+        assert json.loads(json_text({"file": to_json_types(name)}, ascii=ascii)) == {"file": shown}
     assert json.loads(json_text({"file": name})) == {"file": shown}
     write_text(tmp_path / "a.txt", name)
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == shown

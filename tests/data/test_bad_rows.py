@@ -138,7 +138,7 @@ def test_pairs_with_an_empty_side_or_too_many_are_left_out(put):
     found = load_pairs(path, on_bad_row="skip")
     assert len(found.splits["train"]) == 9
     ragged = (13, "3 fields where the header has 2")
-    empty = [(row, "a side is empty") for row in (11, 12)]
+    empty = [(row, "a text of the pair is empty") for row in (11, 12)]
     assert [(row.row, row.reason) for row in found.rejected] == [ragged, *empty]
     report = by_code(examine_pairs(load_pairs(path, keep_empty=True)))
     assert "3 fields where the header has 2 (row 13)" in report["bad-rows"].message
@@ -157,7 +157,7 @@ def test_pairs_with_a_text_that_is_none_are_left_out_with_the_reason(put):
     found = load_pairs(put("pairs.jsonl", json_lines(rows)), on_bad_row="skip")
     assert found.splits["train"].source == ["text 4"]
     assert [row.row for row in found.rejected] == [1, 2, 3, 4]
-    said = "the text is not a string but int", "NUL", "surrogate", "a side is empty"
+    said = "the text is not a string but int", "NUL", "surrogate", "a text of the pair is empty"
     assert all(part in row.reason for part, row in zip(said, found.rejected, strict=True))
 
 

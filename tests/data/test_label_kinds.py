@@ -79,9 +79,9 @@ def test_whole_numbers_of_two_files_meet(known, labels, wanted):
 
 
 def test_names_that_differ_in_case_meet_where_asked():
-    found = match_known_labels(["POS ", "neg", "none"], ["pos", "neg"], spelling=True)
+    found = match_known_labels(["POS ", "neg", "none"], ["pos", "neg"], ignore_spelling=True)
     assert found == ["pos", "neg", "none"]
-    assert match_known_labels(["POS"], ["pos", "Pos"], spelling=True) == ["POS"]
+    assert match_known_labels(["POS"], ["pos", "Pos"], ignore_spelling=True) == ["POS"]
 
 
 def test_splits_of_two_files_are_one_spelling(put, tmp_path):

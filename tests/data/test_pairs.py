@@ -104,7 +104,12 @@ def test_limit_draws_pairs_that_belong_together(table):
     [
         ([("a", "b"), ("c", "")], "source,target", {}, r"row 3: column 'target': the text is empty"),
         ([("a", "b", "c")], "x,y,z", {}, "two columns are expected.*source_column"),
-        ([("a",)], "source", {}, "a side is missing: 'source' is the only column. Put text and translation"),
+        (
+            [("a",)],
+            "source",
+            {},
+            "the second text is missing: 'source' is the only column. Put text and translation",
+        ),
         ([("a", "b")], "source,target", {"target_column": "targt"}, "'targt'. Did you mean 'target'"),
     ],
 )
@@ -155,7 +160,7 @@ def test_lists_are_checked_on_both_sides():
         check_translations(["a", "b"], ["c", None])
     with pytest.raises(DataError, match="2 source texts but 1 target texts"):
         check_translations(["a", "b"], ["c"])
-    with pytest.raises(DataError, match="the target side is missing"):
+    with pytest.raises(DataError, match="the target is missing"):
         check_translations(["a"], None)
 
 

@@ -206,7 +206,7 @@ def test_pairs_that_share_a_text_stay_together_where_asked():
     assert keys[2] == keys[3] == keys[4]
     assert len(set(keys)) == 3
     split = TextSplit(pairs, None, "made up")
-    assert copy_keys(split, sides=True) == keys
+    assert copy_keys(split, linked=True) == keys
     assert len(set(copy_keys(split))) == 6
     many = [TextPair(f"text {i % 11}", f"other {i}") for i in range(77)]
     kept, held = grouped_split([i % 2 for i in range(77)], keys_by_shared_text(many), 0.3, 0)

@@ -54,8 +54,8 @@ def tenths(*words: bytes) -> bytes:
         (b"[PAD]\n[UNK]\nking\n", "line 1: is not in word2vec's format"),
         (b"9" * 5_000 + b" 3\n", "line 1: is not in word2vec's format"),
         (b"two 3\n" + TEXT[4:], r"line 1: is .*\. Expected: a first line of two numbers"),
-        (TEXT[:-12], "1 words, but by the first line 2"),
-        (TEXT + b"duke 1 2 3\n", "3 words, but by the first line 2"),
+        (TEXT[:-12], "1 words, but the first line gives 2"),
+        (TEXT + b"duke 1 2 3\n", "3 words, but the first line gives 2"),
         (TEXT + b"duke 1 2\n", "line 4: 2 numbers after 'duke', expected 3 numbers. Correct the line"),
         (
             TEXT[:-3].replace(b"2 3", b"9 3"),

@@ -54,7 +54,9 @@ def test_one_wrong_line_is_named_wherever_it_stands(row, wrong, whole):
     lines[1 + row] = wrong
     whole.write_text("\n".join(lines) + "\n")
     # an empty last line is not a word
-    said = "12 words, but by the first line 13" if row == 12 and not wrong else rf"v\.txt, line {row + 2}: "
+    said = (
+        "12 words, but the first line gives 13" if row == 12 and not wrong else rf"v\.txt, line {row + 2}: "
+    )
     with pytest.raises(CheckpointError, match=said):
         read_word2vec_format(whole)
 

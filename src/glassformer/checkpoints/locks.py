@@ -3,10 +3,9 @@
     RUN/.lock    {"pid", "host", "command", "since"} of the process that writes to RUN
 
 The lock is a kernel lock (``flock``) on this file. The kernel releases it when the process ends or crashes,
-even if
-the file remains. Some file systems have no such locks. There, the content of the file decides: a process of
-    this machine holds the lock while it runs, and a process of another machine holds it until the file is
-    removed. Readers do not need the lock.
+even if the file remains. Some file systems have no such locks. There, the content of the file decides: a
+process of this machine holds the lock while it runs, and a process of another machine holds it until the file
+is removed. Readers do not need the lock.
 """
 
 from __future__ import annotations

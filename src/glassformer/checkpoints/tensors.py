@@ -43,7 +43,7 @@ MAPPED: Any = WeakTensorKeyDictionary()  # memory-mapped tensor -> its file, fir
 CHUNK_BYTES = 16 * 2**20  # number of bytes of a tensor that are copied at a time
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.pickle")
 _DOWNLOAD_AGAIN = "Download the complete folder again"
-_BAD_FILE = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, OverflowError, TypeError)
+_READ_ERRORS = (SafetensorError, OSError, ValueError, KeyError, RuntimeError, OverflowError, TypeError)
 
 
 def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
@@ -64,7 +64,7 @@ def read_tensors(folder: str | Path, name: str = "model") -> dict[str, Tensor]:
             else:
                 _check_header(file)
                 shard = _map_file(file)
-        except _BAD_FILE as error:
+        except _READ_ERRORS as error:
             raise _damaged_error(file, error) from None
         if expected is not None and shard.keys() != expected:
             tensor = sorted(shard.keys() ^ expected)[0]

@@ -211,7 +211,7 @@ def _read_text(
     if len(lines) != count:
         fix = "Download it again, or correct the first line"
         raise CheckpointError(
-            f"{len(lines):,} words, but by the first line {count:,}", where=str(path), fix=fix
+            f"{len(lines):,} words, but the first line gives {count:,}", where=str(path), fix=fix
         )
     words, vectors = [], np.empty((limit, dim), np.float32)
     for i, line in enumerate(lines[:limit]):

@@ -464,7 +464,7 @@ class TableFormat:
         while any(name in self.names for name in new_names):
             new_names = [f"model:{name}" if name in self.names else name for name in new_names]
         format_cell = csv_safe if is_label_review(self.names) else str
-        options: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "mark": self.has_bom}
+        options: dict[str, Any] = {"encoding": self.encoding, "line_end": self.line_end, "bom": self.has_bom}
         with table_file(out, delimiter=self.delimiter, **options) as writer:
             writer.writerow([*self.names, *map(csv_safe, new_names)])
 

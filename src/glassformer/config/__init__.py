@@ -277,13 +277,13 @@ def to_dict(config: Any) -> dict[str, Any]:
     return out
 
 
-def plain(value: Any) -> Any:
+def to_json_types(value: Any) -> Any:
     """Convert a value to JSON types: numpy numbers to Python numbers, and unknown types to text."""
     value = _to_python(value)
     if isinstance(value, Mapping):
-        return {label_text(key): plain(item) for key, item in value.items()}
+        return {label_text(key): to_json_types(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
+        return [to_json_types(item) for item in value]
     return value if value is None or isinstance(value, bool | int | float) else escape_surrogates(str(value))
 
 
@@ -424,18 +424,18 @@ def _nearest_key(key: str, places: Mapping[str, Any]) -> str:
 
 def key_paths(cls: type) -> dict[str, tuple[str, ...]]:
     """Name -> path of each key: ``{"lr": ("train", "lr"), "train.lr": ("train", "lr"), ...}``."""
-    places: dict[str, tuple[str, ...]] = {}
+    paths: dict[str, tuple[str, ...]] = {}
     hints = _hints(cls)
     for field in dataclasses.fields(cls):
         hint = hints[field.name]
         if dataclasses.is_dataclass(hint):
             for inner in settings_of(typing.cast(type, hint)):
                 path = (field.name, inner)
-                places[".".join(path)] = path
-                places.setdefault(inner, path)
+                paths[".".join(path)] = path
+                paths.setdefault(inner, path)
         else:
-            places[field.name] = (field.name,)
-    return places
+            paths[field.name] = (field.name,)
+    return paths
 
 
 INF = float("inf")
@@ -523,7 +523,7 @@ class TableKeys(Section):
     )
     header: typing.Literal["yes", "no"] | None = setting(
         None,
-        "whether the first row of a CSV or TSV file holds the column names; no: the columns are "
+        "whether the first row of a CSV or TSV file has the column names; no: the columns are "
         "called column1, column2 ...; None: like yes, but a first row that looks like data is an "
         "error",
     )

@@ -106,7 +106,7 @@ WORD2VEC_HINTS = {
     "cbow_mean": "Only skip-gram with negative sampling is supported",
     "min_alpha": "The learning rate falls to 0.0001",
     "compute_loss": "history_ has the loss",
-    "callbacks": "Pass tell to fit, or with optimizer = adam callbacks",
+    "callbacks": "Pass a function to fit as tell, or with optimizer = adam as callbacks",
     "trim_rule": "min_count and max_words determine which words are kept",
     "shrink_windows": "Windows shrink at random",
     "batch_words": "There is no such setting",

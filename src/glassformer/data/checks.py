@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from glassformer.data.in_memory import one_column, read_rows
-from glassformer.data.label_kinds import MAX_LONE_NUMBERS, explain_label_error, find_label_problem
+from glassformer.data.label_kinds import MAX_DISTINCT_NUMBERS, explain_label_error, find_label_problem
 from glassformer.errors import (
     CheckpointError,
     DataError,
@@ -233,7 +233,7 @@ def check_classes(labels: Sequence[Any], origin: str = "labels") -> list[Any]:
         DataError: fewer than two classes, or so many different numbers that they are not classes.
     """
     classes = sorted(set(labels))
-    if MAX_LONE_NUMBERS < len(classes) > len(labels) / 2 and (problem := find_label_problem(labels)):
+    if MAX_DISTINCT_NUMBERS < len(classes) > len(labels) / 2 and (problem := find_label_problem(labels)):
         what = f"{len(classes):,} different labels in {len(labels):,} examples; {problem[0]}"
         raise UnclearColumnError(what, where=origin, fix=problem[1])
     if len(classes) < 2:
@@ -265,9 +265,8 @@ def check_pairs(
     """
     if y is None:
         fix = "Give one label or number for each example"
-        raise DataError(
-            "requires y to be passed, but the target y is None", where=where, fix=fix
-        )  # scikit-learn's words
+        what = "requires y to be passed, but the target y is None"  # scikit-learn's words
+        raise DataError(what, where=where, fix=fix)
     checked, targets = check(X, texts), read(y, labels)
     if len(checked) != len(targets):
         noun = texts.split()[-1].removesuffix("s")

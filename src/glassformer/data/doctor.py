@@ -161,7 +161,7 @@ def _check_random_split(split: TextSplit, keys: list[tuple[str, str]], stats: St
         return
     train_texts = {text for i in train.tolist() for text in keys[i]}
     shared = [i for i in held_out.tolist() if train_texts & {*keys[i]}]
-    groups = Counter(copy_keys(split, sides=True))
+    groups = Counter(copy_keys(split, linked=True))
     largest = max(groups.values())
     sizes = {"rows": len(held_out), "shared": len(shared), "families": len(groups), "largest": largest}
     stats["held_out"] = sizes

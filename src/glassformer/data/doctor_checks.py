@@ -129,7 +129,7 @@ def duplicates(splits: Mapping[str, Any], stats: Stats, *, with_rows: bool = Tru
         message += "earlier one"
         if num_dropped > num_repeated:
             message += f", {num_dropped:,} ({percent(num_dropped, total)}) when case and spaces do not count"
-        fix = "leave repeats out with --set drop_duplicates=true"
+        fix = "leave duplicates out with --set drop_duplicates=true"
         yield Finding(severity, "duplicates", message, num_repeated or num_dropped, tuple(examples), fix)
 
 

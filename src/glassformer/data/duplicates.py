@@ -87,9 +87,9 @@ def content_digest(split: Any) -> str:
     return out.hexdigest()
 
 
-def copy_keys(split: Any, sides: bool = False) -> list[str]:
-    """One key per example; copies have the same key, with ``sides`` also pairs that share a text."""
-    if sides:
+def copy_keys(split: Any, linked: bool = False) -> list[str]:
+    """One key per example; copies have the same key, if ``linked`` also pairs that share a text."""
+    if linked:
         return keys_by_shared_text(split.texts)
     if hasattr(split, "images"):
         return list(map(image_digest, split.images))
@@ -102,11 +102,11 @@ def keys_by_shared_text(pairs: Sequence[str]) -> list[str]:
     """One key per pair: pairs that share a text, directly or through other pairs, have the same key."""
     from scipy.cluster.hierarchy import DisjointSet
 
-    sides = [[comparison_key(text) for text in getattr(pair, "sides", (pair,))] for pair in pairs]
-    texts = DisjointSet(text for texts_of_pair in sides for text in texts_of_pair)
-    for texts_of_pair in sides:
+    keys = [[comparison_key(text) for text in getattr(pair, "sides", (pair,))] for pair in pairs]
+    texts = DisjointSet(text for texts_of_pair in keys for text in texts_of_pair)
+    for texts_of_pair in keys:
         texts.merge(texts_of_pair[0], texts_of_pair[-1])
-    return [texts[first] for first, *_ in sides]
+    return [texts[first] for first, *_ in keys]
 
 
 def group_by(items: Iterable[Any], key: Callable[[Any], Any]) -> dict[Any, list[Any]]:

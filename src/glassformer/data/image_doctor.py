@@ -42,8 +42,8 @@ def examine_images(dataset: Dataset, *, transform: Any = None, decode: bool = Fa
         decode: whether to decode every image, to find all unreadable images and near duplicates; otherwise
             only the beginning and the end of each file are checked.
 
-    ``figures`` of the report has ``splits``: split -> images, distinct, unreadable, classes, modes,
-    formats, width and height (each: minimum, median, maximum).
+    ``figures`` of the report has ``splits``: split -> the numbers of all, distinct and unreadable images and
+    of the images of each class; modes, formats, width and height (both: minimum, median, maximum).
     """
     messages = dict.fromkeys([*dataset.notes, *missing_classes(dataset.splits)])
     positions: dict[str, dict[str, list[int]]] = {}  # split -> digest -> positions of the images
@@ -54,14 +54,17 @@ def examine_images(dataset: Dataset, *, transform: Any = None, decode: bool = Fa
         for name, split in splits.items():
             positions[name] = positions_by_key(list(map(image_digest, split.images)))
             positions[name].pop("", None)  # missing images are not duplicates of each other
-            brightest, options = BrightestPixel(), (decode, transform and transform.image_range)
-            headers, errors = read_headers(split.images, split.origin, split.rows, *options, brightest)
+            brightest, image_range = BrightestPixel(), transform and transform.image_range
+            headers, errors = read_headers(
+                split.images, split.origin, split.rows, decode, image_range, brightest
+            )
             counts, distinct = Counter(map(str, flat_labels(split.labels))), len(positions[name])
             stats["splits"][name] = {"pictures": len(split), "distinct": distinct, "unreadable": len(errors)}
             stats["splits"][name] |= _header_stats(headers) | counts
             yield from _unreadable(name, split, errors)
             yield from _duplicates(name, split, positions[name])
-            yield from () if are_sets(split.labels) else _balance(name, counts)
+            if not are_sets(split.labels):
+                yield from _balance(name, counts)
             yield from _shapes(name, split, headers, transform)
             yield from _range(name, headers, brightest)
 
@@ -113,7 +116,7 @@ def _duplicates(name: str, split: ImageSplit, positions: Mapping[str, list[int]]
     yield from Finding.if_any("warning", "contradictions", conflicting, message, fix, shown=examples)
     examples = [_two_names(names, labels, index) for index in repeated[:3]]
     message = f"duplicate images of {name}: {sum(len(index) - 1 for index in repeated):,}"
-    fix, ok = "leave repeats out with --set drop_duplicates=true", f"{name}: no image occurs twice"
+    fix, ok = "leave duplicates out with --set drop_duplicates=true", f"{name}: no image occurs twice"
     yield from Finding.if_any("note", "repeats", repeated, message, fix, shown=examples, ok=ok)
 
 

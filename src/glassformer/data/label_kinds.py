@@ -14,7 +14,7 @@ from glassformer.finite import json_text
 
 LABEL_SEPARATOR = re.compile(r"\s*[|;,/]\s*")
 match_integer = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?").fullmatch
-MAX_LONE_NUMBERS = 20  # with more distinct numbers, a number that occurs once is not a class
+MAX_DISTINCT_NUMBERS = 20  # with more distinct numbers, a number that occurs once is not a class
 MIN_NUMBER_SHARE = 0.9  # minimum share of numbers in a column of measurements; others may be "n/a" or "11,00"
 MIN_CLASS_EXAMPLES = 10  # if classes have fewer examples on average, numbers are measurements
 BOOLEANS = {"false": 0, "true": 1}
@@ -67,7 +67,7 @@ def find_label_problem(labels: Sequence[Any]) -> tuple[str, str] | None:
 def too_many_classes(labels: Iterable[Any]) -> bool:
     """Whether so many classes have so few examples that the column is probably wrong."""
     counts = Counter(labels)
-    return len(counts) > MAX_LONE_NUMBERS and counts.total() < MIN_CLASS_EXAMPLES * len(counts)
+    return len(counts) > MAX_DISTINCT_NUMBERS and counts.total() < MIN_CLASS_EXAMPLES * len(counts)
 
 
 def is_number(value: Any) -> bool:
@@ -117,19 +117,21 @@ def plain_name(label: str) -> str:
     return " ".join(text.split())
 
 
-def match_known_labels(labels: Sequence[Any], known: Iterable[Any], *, spelling: bool = False) -> list[Any]:
+def match_known_labels(
+    labels: Sequence[Any], known: Iterable[Any], *, ignore_spelling: bool = False
+) -> list[Any]:
     """Replace labels by the known labels with the same meaning.
 
     ``1``, ``"1"`` and ``"1.0"`` are the same class, unless ``known`` has two of these labels. If the known
     labels are two booleans, ``"TRUE"``, ``"true"`` and 1 are the same (``check_labels`` turns True into 1).
 
     Args:
-        spelling: whether also to replace names that differ from a known name only in case or white space.
+        ignore_spelling: also replace names that differ from a known name only in case or white space.
     """
 
     def key(label: Any) -> Any:
         number = whole_number(label)
-        return plain_name(label) if number is None and spelling and isinstance(label, str) else number
+        return plain_name(label) if number is None and ignore_spelling and isinstance(label, str) else number
 
     names = list(dict.fromkeys(known))
     counts = Counter(map(key, names))
@@ -150,7 +152,7 @@ def _as_boolean(label: Any) -> bool | None:
 
 def other_spellings(labels: Sequence[Any], classes: Sequence[Any]) -> str:
     """A message about labels that are another spelling of a class; otherwise empty."""
-    return respelled_message(labels, match_known_labels(labels, classes, spelling=True))
+    return respelled_message(labels, match_known_labels(labels, classes, ignore_spelling=True))
 
 
 def respelled_message(labels: Sequence[Any], known_labels: Sequence[Any]) -> str:
@@ -174,8 +176,8 @@ def _are_measurements(numbers: Sequence[Any]) -> bool:
     """Whether numbers are measurements: some have fractions, or many numbers occur only once."""
     counts = Counter(str(number).strip() for number in numbers)
     has_fractions = any(float(x) != int(float(x)) for x in numbers if abs(float(x)) < 2**53)
-    has_lone = len(counts) > MAX_LONE_NUMBERS and min(counts.values()) == 1
-    return len(counts) > 2 and (has_fractions or has_lone or len(counts) > len(numbers) / 2)
+    has_unique = len(counts) > MAX_DISTINCT_NUMBERS and min(counts.values()) == 1
+    return len(counts) > 2 and (has_fractions or has_unique or len(counts) > len(numbers) / 2)
 
 
 def _combined_labels(counts: Counter[str]) -> list[str]:

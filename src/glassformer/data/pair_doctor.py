@@ -28,7 +28,7 @@ MIN_LENGTH = 20  # characters of the longer text; the ratio of lengths of shorte
 
 
 def examine_pairs(dataset: Dataset) -> DoctorReport:
-    """Run every check on translation pairs; ``dataset`` may have empty sides (see ``load_pairs``).
+    """Run every check on translation pairs; ``dataset`` may have empty texts (see ``load_pairs``).
 
     ``figures`` of the report has ``splits``: split -> pairs, distinct, median target / source in characters.
     """
@@ -53,19 +53,19 @@ def _text_pairs(split: Any) -> list[tuple[str, str]]:
 def _suspicious_pairs(name: str, code: str, split: Any, rows: list[int], what: str, ok: str = "") -> Findings:
     """Yield a finding about suspicious pairs of a split: a note for few pairs, otherwise a warning."""
     severity = "warning" if len(rows) > MAX_NOTE_SHARE * len(split) else "note"
-    sides = _text_pairs(split)
-    shown = row_examples(split, rows, lambda i: " | ".join(sides[i]))
+    pairs = _text_pairs(split)
+    shown = row_examples(split, rows, lambda i: " | ".join(pairs[i]))
     message = f"{name}: {len(rows):,} of {len(split):,} pairs {what}"
     yield from Finding.if_any(severity, code, rows, message, FIXES[code], shown=shown, ok=ok)
 
 
 def _empty(name: str, split: PairSplit) -> Findings:
-    rows = [i for i, sides in enumerate(_text_pairs(split)) if not all(side.strip() for side in sides)]
-    shown = [at.removesuffix(": ") for at in row_examples(split, rows, lambda i: "")]
-    message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty side"
+    rows = [i for i, pair in enumerate(_text_pairs(split)) if not all(text.strip() for text in pair)]
+    shown = [row.removesuffix(": ") for row in row_examples(split, rows, lambda i: "")]
+    message = f"{name}: {len(rows):,} of {len(split):,} pairs have an empty text"
     fix = "fill them in, or leave such pairs out with --on-bad-row skip"
-    # always a warning: training stops at the first such pair
-    ok = f"{name}: no side is empty"
+    ok = f"{name}: no text is empty"
+    # always a warning, because training stops at the first such pair
     yield from Finding.if_any("warning", "empty", rows, message, fix, shown=shown, ok=ok)
 
 
@@ -78,14 +78,14 @@ def _duplicates(name: str, split: Any) -> Findings:
     examples = tuple(f"{n} times: {a} | {b}" for (a, b), n in pairs.most_common(3))
     severity = "warning" if num_repeated > MAX_NOTE_SHARE * pairs.total() else "note"
     message = f"{name}: {num_repeated:,} of {pairs.total():,} pairs repeat an earlier one"
-    fix = "remove repeats; a split that is held out at random shares none with train"
+    fix = "remove duplicates; a split that is held out at random shares none with train"
     yield Finding(severity, "duplicates", message, num_repeated, examples, fix)
 
 
 def _untranslated(name: str, split: PairSplit) -> Findings:
-    sides = enumerate(_text_pairs(split))
-    rows = [i for i, (a, b) in sides if len(a) >= MIN_LENGTH and a.casefold() == b.casefold()]
-    yield from _suspicious_pairs(name, "untranslated", split, rows, "have the same text on both sides")
+    pairs = enumerate(_text_pairs(split))
+    rows = [i for i, (a, b) in pairs if len(a) >= MIN_LENGTH and a.casefold() == b.casefold()]
+    yield from _suspicious_pairs(name, "untranslated", split, rows, "consist of two equal texts")
 
 
 def _log_length_ratios(split: PairSplit) -> np.ndarray:
@@ -155,7 +155,7 @@ def _scores(name: str, split: ScoredSplit) -> Findings:
     keys = _sorted_pairs(split)
     same = [i for i, (a, b) in enumerate(keys) if a == b]
     if split.scores is None:
-        what = "have the same text on both sides: nothing can be learned from them"
+        what = "consist of two equal texts: nothing can be learned from them"
         yield from _suspicious_pairs(name, "same", split, same, what)
         return
     scores = np.asarray(split.scores)
@@ -169,7 +169,7 @@ def _scores(name: str, split: ScoredSplit) -> Findings:
     yield from _suspicious_pairs(name, "contradictions", split, conflicting, what, ok)
     middle = float(scores.min() + np.ptp(scores) / 2)
     rows = [i for i in same if split.scores[i] < middle]
-    what = f"have the same text on both sides and a score below {middle:g}"
+    what = f"consist of two equal texts and have a score below {middle:g}"
     yield from _suspicious_pairs(name, "same", split, rows, what)
 
 
@@ -177,13 +177,14 @@ def _shared_pairs(splits: Mapping[str, ScoredSplit], stats: Stats) -> Findings:
     """Leakage: a warning for pairs in two splits, but a note for single texts, which are often shared."""
     keys = {name: _sorted_pairs(split) for name, split in splits.items()}
     for a, b in itertools.combinations(splits, 2):
-        pairs, sides = {*keys[a]}, _text_pairs(splits[b])
-        rows = [i for i, key in enumerate(keys[b]) if key in pairs]
+        pairs = _text_pairs(splits[b])
+        keys_of_a = {*keys[a]}
+        rows = [i for i, key in enumerate(keys[b]) if key in keys_of_a]
         if rows:
             message = f"pairs in both {a} and {b}, in either order: {len(rows):,}"
-            shown = [" | ".join(sides[i]) for i in rows[:3]]
+            shown = [" | ".join(pairs[i]) for i in rows[:3]]
             yield from Finding.if_any("warning", "leaks", rows, message, _leak_fix(a), shown=shown)
             continue
         texts = sorted({x for key in keys[a] for x in key} & {x for key in keys[b] for x in key})
-        message = f"texts in both {a} and {b}, on either side of other pairs: {len(texts):,}"
+        message = f"texts in both {a} and {b}, in other pairs: {len(texts):,}"
         yield from Finding.if_any("note", "leaks", texts, message, ok=f"no text is in both {a} and {b}")

@@ -81,7 +81,7 @@ def check_translations(
         DataError: a text is missing, empty or not a string (the error has its index), or the lengths differ.
     """
     if target is None:
-        raise MissingValueError("the target side is missing", where=where, fix="Give source and target texts")
+        raise MissingValueError("the target is missing", where=where, fix="Give source and target texts")
     sources, targets = check_texts(source, "source"), check_texts(target, "target")
     if len(sources) != len(targets):
         what = f"{len(sources)} source texts but {len(targets)} target texts"
@@ -167,7 +167,7 @@ def _check_pair(sides: Sequence[tuple[Any, str, str]], empty_sides: EmptySides) 
     for text, prefix, where in sides:
         is_empty = text is None or text == "" or str(text).isspace()
         if is_empty and empty_sides == "skip":
-            raise MissingValueError("a side is empty", fix="Give both texts of each pair")
+            raise MissingValueError("a text of the pair is empty", fix="Give both texts of each pair")
         try:
             texts.append("" if is_empty and empty_sides == "keep" else check_cells([text])[0])
         except DataError as error:
@@ -217,7 +217,7 @@ def find_translation_columns(table: Table, source: str | None, target: str | Non
     if len(unmatched) == columns.count(None):  # no other columns are possible
         columns = [name or unmatched.pop(0) for name in columns]
     if len(table.names) == 1:
-        what = f"a side is missing: {table.names[0]!r} is the only column"
+        what = f"the second text is missing: {table.names[0]!r} is the only column"
         raise UnclearColumnError(what, where=table.origin, fix="Put text and translation into two columns")
     if columns[0] is None or columns[1] is None:
         fix = f"Name them with source_column and target_column: {join_names(table.names)}"

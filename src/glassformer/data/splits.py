@@ -85,26 +85,26 @@ def _single_example_error(
     """
     counts = Counter(labels)
     total_counts = counts if all_labels is None else all_labels
-    copied = [label for label, count in counts.items() if count == 1]
-    if not copied:
+    rare = [label for label, count in counts.items() if count == 1]
+    if not rare:
         return None
     if problem := find_label_problem(labels):
         return UnclearColumnError(problem[0], where=where, fix=problem[1])
-    single = [label for label in copied if total_counts[label] == 1]
-    names = listed_in_part(list(map(repr, single or copied)))
+    single = [label for label in rare if total_counts[label] == 1]
+    names = listed_in_part(list(map(repr, single or rare)))
     if too_many_classes(labels):
         what = f"{len(counts):,} classes for {len(labels):,} examples, "
-        what += f"{len(copied):,} of which have one example, but {reason}"
+        what += f"{len(rare):,} of which have one example, but {reason}"
         fix = "Are these the labels? Name the column of classes with label_column"
     elif MIN_CLASS_EXAMPLES * len(labels) < total_counts.total():
         what = f"{len(labels):,} distinct examples in {total_counts.total():,} rows are too few: {reason}"
         fix = "Add different examples, or pass --set copies=apart. "
         fix += "If another column has the examples, name it with text_column or image_column"
     elif not single:
-        what = f"{len(copied):,} of {len(counts):,} classes have only copies of one example ({names})"
-        if len(copied) == 1:
-            count = total_counts[copied[0]]
-            what = f"the {count:,} examples of class {copied[0]!r} are copies of one another"
+        what = f"{len(rare):,} of {len(counts):,} classes have only copies of one example ({names})"
+        if len(rare) == 1:
+            count = total_counts[rare[0]]
+            what = f"the {count:,} examples of class {rare[0]!r} are copies of one another"
         what += ", and copies stay in one split"
         fix = "Add different examples, or pass --set copies=apart"
     else:
@@ -189,9 +189,8 @@ def block_split(labels: Labels, size: float, seed: int, *, size_name: str = SIZE
     for name in sorted(sizes, key=str):
         rows = np.flatnonzero([label == name for label in labels])
         num_blocks = min(MAX_BLOCKS, sizes[name])
-        gaps = np.sort(
-            rng.integers(0, len(rows) - sizes[name] + 1, num_blocks)
-        )  # other rows before each block
+        # the number of other rows before each block
+        gaps = np.sort(rng.integers(0, len(rows) - sizes[name] + 1, num_blocks))
         lengths = np.array([len(block) for block in np.array_split(np.arange(sizes[name]), num_blocks)])
         starts = gaps + np.cumsum(lengths) - lengths
         blocks += [rows[start : start + length] for start, length in zip(starts, lengths)]

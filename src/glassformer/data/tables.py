@@ -972,14 +972,12 @@ READERS = dict.fromkeys((*DELIMITED, *JSON), _read_text_table) | {".parquet": _r
 
 
 # --- streamed tables ------------------------------------------------------------------------------
-# A file is
-# read several times instead of once into memory: to check its encoding, for the names, for a sample of the
-# columns, and for the rows.
+#
+# A file is read several times instead of once into memory: to check its encoding, for the names, for a sample
+# of the columns, and for the rows.
 
-STREAMABLE = (
-    *DELIMITED,
-    *JSON[:2],
-)  # not .json, which is one array, and not Parquet, which has its own reader
+# Not .json, which is one array, and not Parquet, which has its own reader.
+STREAMABLE = (*DELIMITED, ".jsonl", ".ndjson")
 
 
 def read_column_names(path: Path) -> tuple[str, ...] | None:

@@ -62,7 +62,7 @@ def examine_tagged(dataset: TaggedDataset, scheme: str | Sequence[str] = "auto")
     checks = [
         lambda _splits, _stats: notes,
         *map(on_tags, (_similar_kind_names, _not_tagged)),
-        _with_fix("remove the repeats from the file", partial(duplicates, with_rows=False)),
+        _with_fix("remove the duplicates from the file", partial(duplicates, with_rows=False)),
         _with_fix("remove them from the training file", leakage),
         *map(on_tags, (_malformed, _balance, _known_spans, _contradictory_sentences)),
     ]

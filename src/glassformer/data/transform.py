@@ -25,12 +25,8 @@ if TYPE_CHECKING:
 
 Fit = Literal["squash", "crop", "squash-crop"]
 Interpolation = Literal["nearest", "bilinear", "bicubic", "lanczos"]
-RESAMPLE = {
-    "nearest": 0,
-    "lanczos": 1,
-    "bilinear": 2,
-    "bicubic": 3,
-}  # numbers in Pillow and in settings files
+# interpolation -> its number in Pillow and in settings files
+RESAMPLE = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3}
 # Limits of the values in a settings file:
 MAX_SIDE = 4_096  # pixels
 MAX_RESIZE_RATIO = 8  # maximum ratio of the resized shorter side to the side of the crop

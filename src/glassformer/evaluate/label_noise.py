@@ -85,23 +85,21 @@ class SetReview:
     flips: np.ndarray
     suspicious: np.ndarray  # [n] bool: whether any label of the example is suspicious
     order: np.ndarray  # [n]: suspicious examples first, then by ``quality``, lowest first
-    joint: (
-        np.ndarray
-    )  # [K, 2, 2]: estimated share of examples by label (row) and truth (column): absent, present
+    joint: np.ndarray  # [K, 2, 2]: estimated share by label (row) and truth (column), absent or present
 
 
-def review_label_sets(has: ArrayLike, probabilities: ArrayLike) -> SetReview:
+def review_label_sets(is_present: ArrayLike, probabilities: ArrayLike) -> SetReview:
     """``review_labels`` for each label separately, except labels that all or no examples have.
 
     Args:
-        has: [n, K], 0 or 1.
+        is_present: [n, K], 0 or 1: whether an example has a label.
         probabilities: [n, K], out-of-fold, one probability per label.
 
     Raises:
         ShapeError: labels and probabilities differ in shape.
         DataError: every label belongs to all examples or to none.
     """
-    y, p = np.asarray(has).astype(np.int64), np.asarray(probabilities, np.float64)
+    y, p = np.asarray(is_present).astype(np.int64), np.asarray(probabilities, np.float64)
     if y.ndim != 2 or y.shape != p.shape:
         raise ShapeError(f"labels of shape {y.shape} do not match probabilities of shape {p.shape}")
     quality, is_wrong = np.where(y == 1, p, 1 - p), np.zeros(y.shape, bool)
@@ -132,7 +130,9 @@ def _check(labels: ArrayLike, probabilities: ArrayLike) -> tuple[np.ndarray, np.
     absent = np.flatnonzero(np.bincount(y, minlength=p.shape[1])[: p.shape[1]] == 0)
     if len(absent) or y.max() >= p.shape[1]:
         number = int(absent[0]) if len(absent) else int(y.max())
-        raise DataError(f"class {number} has no example, or no column of probabilities")
+        raise DataError(
+            f"class {number} has no example, or no column of probabilities", where="review-labels"
+        )
     return y.astype(np.int64), p
 
 

@@ -30,16 +30,16 @@ def table_file(
     path: str | Path,
     *,
     delimiter: str = ",",
-    mark: bool = False,
+    bom: bool = False,
     encoding: str = "utf-8",
     line_end: str = "\r\n",
 ) -> Iterator[Any]:
     """Yield a ``csv`` writer; at the end ``path`` is replaced atomically, after an error the old file stays.
 
     Args:
-        mark: whether to write a byte order mark in UTF-8 files, for spreadsheets.
+        bom: whether to write a byte order mark in UTF-8 files, for spreadsheets.
     """
-    encoding = "utf-8-sig" if mark and encoding == "utf-8" else encoding
+    encoding = "utf-8-sig" if bom and encoding == "utf-8" else encoding
     try:
         with (
             atomic_write(Path(path)) as draft,
@@ -115,10 +115,10 @@ def write_table(
     for name, column in (("labels", labels), ("predicted", predicted), ("rows", rows)):
         if column is not None and len(column) != len(texts):
             raise ShapeError(f"{len(column)} {name} for {len(texts)} texts")
-    has_pairs, nothing = are_pairs(texts), [None] * len(texts)
+    has_pairs, missing = are_pairs(texts), [None] * len(texts)
     with table_file(path) as writer:
         writer.writerow(map(csv_safe, [*header, *([SECOND_COLUMN] if has_pairs else ())]))
-        known = zip(nothing if labels is None else labels, nothing if rows is None else rows, strict=True)
+        known = zip(missing if labels is None else labels, missing if rows is None else rows, strict=True)
         for text, prediction, more_cells, (label, row) in zip(texts, predicted, cells, known, strict=True):
             second = [csv_safe(second_text(text))] if has_pairs else []
             columns = row_cells(text, prediction, more_cells, row=row, label=label, split=split)
@@ -154,7 +154,9 @@ def has_numbers(path: str | Path) -> bool:
         return False
 
 
-def _read(path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]], Any]) -> Iterator[Any]:
+def _read_rows(
+    path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]], Any]
+) -> Iterator[Any]:
     """Yield ``parse(row)`` for each row of a table whose header begins with ``expected``."""
     line = 2  # the line in which the next row begins
     try:
@@ -162,7 +164,7 @@ def _read(path: Path, expected: tuple[str, ...], parse: Callable[[dict[str, str]
             reader = csv_rows(file)
             header = next(reader, [])
             if tuple(header[: len(expected)]) != expected:
-                what, fix = f"the header is not {','.join(expected)}", "Name a file predictions.csv"
+                what, fix = f"the header is not {','.join(expected)}", "Name a predictions.csv"
                 if tuple(header[: len(NUMBER_HEADER)]) == NUMBER_HEADER:
                     what, fix = "contains predicted numbers, not labels", "Name a run of a classifier"
                 raise DataError(what, where=str(path), fix=fix)
@@ -193,12 +195,12 @@ def read_numbers(path: str | Path) -> Iterator[Prediction]:
         label, predicted = (float(row[key]) if row[key] else None for key in ("label", "predicted"))
         return Prediction(row["split"], row["row"], _parse_text(row), label, predicted)
 
-    return _read(Path(path), NUMBER_HEADER, parse)
+    return _read_rows(Path(path), NUMBER_HEADER, parse)
 
 
 def read_texts(path: Path) -> Iterator[str]:
     """Read the texts of a ``predictions.csv``, pairs as ``TextPair``; errors as in ``read_predictions``."""
-    return _read(path, COMMON_HEADER, _parse_text)
+    return _read_rows(path, COMMON_HEADER, _parse_text)
 
 
 def read_predictions(path: str | Path) -> Iterator[Prediction]:
@@ -214,7 +216,7 @@ def read_predictions(path: str | Path) -> Iterator[Prediction]:
         values = (row["label"], row["predicted"], float(row["probability"] or "nan"))
         return Prediction(row["split"], row["row"], _parse_text(row), *values, probabilities)
 
-    return _read(Path(path), HEADER, parse)
+    return _read_rows(Path(path), HEADER, parse)
 
 
 # --- baselines.csv --------------------------------------------------------------------------------

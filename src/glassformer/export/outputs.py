@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from glassformer.checkpoints.files import read_json
 from glassformer.checkpoints.ngrams import FILE, ngrams_metadata
-from glassformer.config import plain
+from glassformer.config import to_json_types
 from glassformer.data.questions import Question
 from glassformer.data.spreadsheet import csv_dicts, csv_plain
 from glassformer.data.tagged import load_tagged
@@ -232,7 +232,7 @@ class Labels(Outputs):
 
     def metadata(self) -> dict[str, Any]:
         clf = self.clf
-        labels = {"labels": list(map(str, clf.classes_.tolist())), "threshold": plain(clf.threshold_)}
+        labels = {"labels": list(map(str, clf.classes_.tolist())), "threshold": to_json_types(clf.threshold_)}
         return labels | clf.kind_.export_metadata(clf)
 
     def select_output(self, outputs: Sequence[np.ndarray]) -> np.ndarray:

@@ -283,7 +283,7 @@ def find_column(
     kind = schema.field(by_name[0]).type
     is_list = pa.types.is_nested(kind) and not pa.types.is_struct(kind)
     if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or is_list:
-        what = f"column {by_name[0]!r} has {kind}, not {noun}"
+        what = f"column {by_name[0]!r} contains {kind} values, not {noun}"
         fix = f"Name another column with --text-column: {join_names(names)}"
         raise UnclearColumnError(what, where=str(source), fix=fix)
     return by_name[0]

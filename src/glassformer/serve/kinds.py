@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from glassformer.config import plain
+from glassformer.config import to_json_types
 from glassformer.data.batching import pack_texts
 from glassformer.data.tags import tag_kind
 from glassformer.errors import InputError
@@ -106,8 +106,8 @@ class Labels(Output):
         clf, per_label = self.clf, bool(np.ndim(self.clf.temperature_))
         return {
             "temperature": 1.0 if per_label else float(clf.temperature_),
-            "temperatures": plain(clf.temperature_) if per_label else None,
-            "threshold": plain(clf.threshold_),
+            "temperatures": to_json_types(clf.temperature_) if per_label else None,
+            "threshold": to_json_types(clf.threshold_),
             "abstain_below": getattr(clf, "abstain_below_", None),
         }
 

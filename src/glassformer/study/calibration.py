@@ -15,7 +15,7 @@ import torch
 from glassformer import errors
 from glassformer.checkpoints.files import read_json, replace_text
 from glassformer.checkpoints.locks import write_lock
-from glassformer.config import plain
+from glassformer.config import to_json_types
 from glassformer.data.duplicates import copy_keys
 from glassformer.data.splits import labeled_or_none
 from glassformer.evaluate import calibrate
@@ -160,7 +160,7 @@ def _calibrate(
     decisions = (1.0, trained_thresholds), (temperature, thresholds), abstain_below
     p = kind.probabilities(logits, temperature)
     out = _common_entries(clf, temperature, kind.count_errors(logits, targets), name) | {
-        "threshold": plain(thresholds),
+        "threshold": to_json_types(thresholds),
         "metric": threshold or ("f1" if thresholds is not None else None),
         "abstain_below": abstain_below,
         "unseen": _cross_validated(kind, logits, targets, threshold) if cross_validates else None,
@@ -177,7 +177,7 @@ def _common_entries(clf: Any, temperature: Any, mistakes: Any, name: str) -> dic
     is_inside = (temperature > low) & (temperature < high)
     return {
         "kind": "calibration",
-        "temperature": plain(temperature),
+        "temperature": to_json_types(temperature),
         "threshold": None,
         "metric": None,
         "mistakes": mistakes,

@@ -159,7 +159,7 @@ class Classes(Target):
 
     def normalize(self, labels: Sequence[Any], classes: Sequence[Any]) -> list[Any]:
         """The labels in the spelling of the classes that they match."""
-        return match_known_labels(labels, classes, spelling=True)
+        return match_known_labels(labels, classes, ignore_spelling=True)
 
     def stratify_by(self, labels: Sequence[Any], targets: np.ndarray) -> Sequence[Any]:
         """The values by which a random split is stratified."""

@@ -25,10 +25,10 @@ from glassformer.checkpoints.settings import METADATA_FILE, check_parameters, re
 from glassformer.config import (
     build,
     legacy_values,
-    plain,
     positional,
     setting,
     settings_of,
+    to_json_types,
     to_toml,
     values_in_files,
     with_values_in_files,
@@ -512,7 +512,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
     def _fingerprint(self, **data: str) -> dict[str, Any]:
         """Settings and data that affect the result; only checkpoints with an equal fingerprint can resume."""
         settings = {k: v for k, v in self.get_params(deep=False).items() if k not in NOT_FINGERPRINTED}
-        return plain({**settings, **self.chosen_, **data})
+        return to_json_types({**settings, **self.chosen_, **data})
 
     def _explicit_settings(self) -> dict[str, Any]:
         """The values that the user set for settings that are otherwise chosen from the data."""
@@ -522,7 +522,8 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
 
     def _old_defaults(self) -> dict[str, Any]:
         """Map newer settings to the values that older checkpoints without them imply."""
-        return plain({k: v for config in self.SECTIONS.values() for k, v in legacy_values(config).items()})
+        configs = self.SECTIONS.values()
+        return to_json_types({k: v for config in configs for k, v in legacy_values(config).items()})
 
     # --- the model ---------------------------------------------------------------------------------
 
@@ -617,7 +618,7 @@ class Estimator(NamedColumns, NotebookRepr, BaseEstimator):
                 "versions": versions(),
                 **self.write_parts(folder),
             }
-            text = json_text(plain(metadata), indent=2, ascii=True) + "\n"
+            text = json_text(to_json_types(metadata), indent=2, ascii=True) + "\n"
             (folder / "glassformer.json").write_text(text, encoding="utf-8")
             write_card(folder, self)
 

@@ -92,7 +92,7 @@ class Probe(NamedColumns, ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self, "head_")
         labels, classes = check_labels(y), self.classes_.tolist()
-        truth = match_known_labels(labels, classes, spelling=True)
+        truth = match_known_labels(labels, classes, ignore_spelling=True)
         warn_of_spelling(labels, classes)
         return accuracy(self.predict(X).tolist(), truth, sample_weight)
 

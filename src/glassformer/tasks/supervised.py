@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from glassformer.config import join_names, plain, suggest
+from glassformer.config import join_names, suggest, to_json_types
 from glassformer.data.checks import ONE_CLASS_FIX
 from glassformer.data.columns import AUTO, NONE
 from glassformer.data.duplicates import copy_keys
@@ -572,7 +572,9 @@ class LabelsOutOfFold(OutOfFold):
         targets = kind.encode(split.labels, classes, split.origin)
         scores = kind.score(p, targets, classes, kind.predicted_index(p, threshold), bootstrap=0)
         metrics = {key: scores[key] for key in self.METRICS if key in scores}
-        return scores["n"], metrics | ({"threshold": plain(threshold)} if kind.is_multilabel else {}), p
+        if kind.is_multilabel:
+            metrics["threshold"] = to_json_types(threshold)
+        return scores["n"], metrics, p
 
     def pooled_metrics(
         self, folder: Path, predictions: list[Any], fold: np.ndarray, records: Sequence[dict[str, Any]]
