@@ -124,8 +124,8 @@ def test_architectures_of_our_own(tmp_path, name):
         ({"temperature": 1e300}, "temperature = 1e\\+300 is not between"),
         ({"temperature": float("nan")}, "temperature = nan is not between"),
         ({"threshold": 1e300}, "threshold = 1e\\+300 is not between 0 and 1"),
-        ({"classes": ["a", "a\0"]}, r"classes\[1\]: the label holds a NUL"),
-        ({"classes": ["a", "\ud800"]}, r"classes\[1\]: the label holds a lone surrogate"),
+        ({"classes": ["a", "a\0"]}, r"classes\[1\]: the label contains a NUL"),
+        ({"classes": ["a", "\ud800"]}, r"classes\[1\]: the label contains a lone surrogate"),
         ({"classes": ["a", "b\x1b[2J"]}, "control character U\\+001B"),
         ({"classes": [2**63, -1]}, "beyond 64 bits"),
         ({"classes": [True, 1]}, "is a number where the first is a truth value"),
@@ -164,8 +164,8 @@ def test_other_outputs_of_a_hub_folder_are_named_as_labels_are(tmp_path):
     hub = tmp_path / "hub"
     save_pretrained(Bert(bert(17, 6, 2, 3, 7, 11, head="classification", num_labels=5)), hub)
     for names, said in [
-        (["a", "a\0", "b", "c", "d"], r"id2label\[1\]: the label holds a NUL"),
-        (["a", "\ud800", "b", "c", "d"], r"id2label\[1\]: the label holds a lone surrogate"),
+        (["a", "a\0", "b", "c", "d"], r"id2label\[1\]: the label contains a NUL"),
+        (["a", "\ud800", "b", "c", "d"], r"id2label\[1\]: the label contains a lone surrogate"),
         (["a", "", "b", "c", "d"], r"id2label\[1\]: the label is missing"),
     ]:
         named = {str(i): name for i, name in enumerate(names)}

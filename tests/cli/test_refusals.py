@@ -202,8 +202,8 @@ train --text two.csv | setting | train multi30k-transformer --data two.csv | tra
 train --text texts.txt | unclear-column | the file has texts without labels | a tab and its label
 train --text labeled.csv --model tfidf | unclear-column | has one value for each label | --text-column premise
 cross-validate --text labeled.csv --model tfidf | unclear-column | column 'hypothesis', read as the second
-train --text told.csv --model tfidf | unclear-column | holds the labels | Read only 'premise': --text-column
-cross-validate --text told.csv --model tfidf | unclear-column | holds the labels | Read only 'premise'
+train --text told.csv --model tfidf | unclear-column | contains the labels | Read only 'premise': --text-column
+cross-validate --text told.csv --model tfidf | unclear-column | contains the labels | Read only 'premise'
 train --text reviews.csv --text-column text --label-column text | unclear-column | another column with
 train --text no-texts.csv | missing-value | column 'text': empty in all 20 rows | with --text-column: note
 data doctor no-texts.csv | missing-value | no-texts.csv, column 'text': empty in all 20 rows. Fill it in, or
@@ -218,7 +218,7 @@ evaluate linear --data shops.csv | unclear-column | no other column has classes:
 audit linear --data shops.csv | unclear-column | no other column has classes: | predict linear shops.csv
 calibrate linear --data shops.csv | unclear-column | no other column has classes: | predict linear shops.csv
 evaluate linear --data texts.csv | no-such-column | no column 'label' (columns: text). Add a column with the
-evaluate numbers --data texts.csv | unclear-column | no column holds numbers (columns: | NOT target=number
+evaluate numbers --data texts.csv | unclear-column | no column contains numbers (columns: | NOT target=number
 evaluate run --data wider.csv | unclear-column | column | -column | NOT label_column
 evaluate run numbered.csv --by numbers | setting | Did you mean 'number'
 evaluate run numbered.csv --by number | setting | 80 values in 80 rows

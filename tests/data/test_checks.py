@@ -51,10 +51,10 @@ def test_classes():
 
 
 UNFIT = [
-    ("a\0", "holds a NUL character"),
-    ("\ud800", "holds a lone surrogate"),
-    ("a\x1b[2J", r"holds the control character U\+001B"),
-    ("a\x85b", r"holds the control character U\+0085"),
+    ("a\0", "contains a NUL character"),
+    ("\ud800", "contains a lone surrogate"),
+    ("a\x1b[2J", r"contains the control character U\+001B"),
+    ("a\x85b", r"contains the control character U\+0085"),
     ("a" * 1001, "has 1,001 characters, but at most 1,000 can be read"),
     *(
         (label, "is missing")
@@ -113,7 +113,7 @@ def test_fit_refuses_what_numpy_would_merge_or_round():
     sizes = {"d_model": 6, "num_layers": 1, "num_heads": 1, "d_ff": 5}
     clf = gf.TextClassifier("encoder-mini", **sizes, epochs=1, min_count=1)
     for labels, said in [
-        (["a", "a\0"] * 2, r"labels\[1\]: the label holds a NUL"),
+        (["a", "a\0"] * 2, r"labels\[1\]: the label contains a NUL"),
         ([2**63, -1] * 2, r"labels\[0\]: the label is a number beyond 64 bits"),
         ([True, 1] * 2, r"labels\[1\]: label 1 is a number where the first is a truth value"),
     ]:
@@ -127,7 +127,7 @@ def test_fit_refuses_what_numpy_would_merge_or_round():
 @pytest.mark.parametrize(
     ("labels", "said"),
     [
-        ('"x" "\\u0000"', "row 2: the label holds a NUL"),
+        ('"x" "\\u0000"', "row 2: the label contains a NUL"),
         ("1 true", "row 2: label True is a truth value"),
         ("1 9223372036854775808", "row 2: .*beyond 64 bits"),
         ('1 0,"label":1', "row 2: .*'label' occurs twice"),

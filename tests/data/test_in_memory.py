@@ -288,7 +288,7 @@ def test_a_corpus_of_sentences_in_a_column():
     assert read_corpus(grid, min_count=1).digest() == own.digest()
 
 
-# --- a column that holds the labels is found, whatever it is called -----------------------------------
+# --- a column that contains the labels is found, whatever it is called -----------------------------------
 
 
 N = 23
@@ -317,7 +317,7 @@ def refuse(columns, y, most=2):
     ],
 )
 def test_a_column_of_the_labels_raises(column, y):
-    said = r"column 'label' of X holds the labels. Give the column of texts without the labels: fit\(X\['text'\], X\['label'\]\)"
+    said = r"column 'label' of X contains the labels. Give the column of texts without the labels: fit\(X\['text'\], X\['label'\]\)"
     with pytest.raises(DataError, match=said):
         refuse({"text": TEXTS, "label": column}, y)
     with pytest.raises(DataError, match=said):
@@ -327,7 +327,7 @@ def test_a_column_of_the_labels_raises(column, y):
 
 
 def test_a_column_by_any_other_name():
-    with pytest.raises(DataError, match="column 'x' of X holds the labels"):
+    with pytest.raises(DataError, match="column 'x' of X contains the labels"):
         refuse({"text": TEXTS, "x": KINDS}, CODES)
     with pytest.raises(DataError, match=r"column 'x' .* Give the column of texts"):
         refuse({"x": KINDS}, KINDS)
@@ -373,9 +373,12 @@ def test_sides_of_tuples():
         ((TEXTS, KINDS), "column 'b c', read as the second text of pairs, has one value for each label. "),
         (
             (TEXTS, list(map(str, CODES))),
-            "column 'b c', read as the second text of pairs, holds the labels. ",
+            "column 'b c', read as the second text of pairs, contains the labels. ",
         ),
-        ((list(map(str, CODES)), TEXTS), "column 'a', read as the first text of pairs, holds the labels. "),
+        (
+            (list(map(str, CODES)), TEXTS),
+            "column 'a', read as the first text of pairs, contains the labels. ",
+        ),
     ],
 )
 def test_sides_of_two_columns_of_a_table(sides, said):

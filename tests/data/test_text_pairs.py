@@ -287,7 +287,7 @@ def test_the_doctor_of_one_table_tells_what_a_test_part_would_know():
     report = examine(given)
     ((severity, message, count),) = findings(report, "known-sides")
     assert severity == "warning"
-    assert "would not hold for new texts" in message
+    assert "would not be valid for new texts" in message
     assert count == report.figures["sides"]["held_out"]["shared"] > 0
     assert report.figures["sides"]["held_out"]["families"] == 13
     assert fixing_options(report.findings, given.splits)[-2:] == ["--set", "copies=sides"]

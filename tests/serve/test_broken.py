@@ -39,7 +39,7 @@ def damaged(folder: Path, target: Path, kind: str) -> Path:
 
 
 FAULTS = {
-    "surrogate": "the label holds a lone surrogate",
+    "surrogate": "the label contains a lone surrogate",
     "cold": "is not between 0.001 and 1000",
     "windows": "read more than 32 times",
     "weights": "does not answer: the model's outputs are not finite",

@@ -91,7 +91,7 @@ def test_a_column_of_amounts_is_named_with_the_setting_that_reads_it(named, tmp_
         assert "row 2: '0,5' is not a number that can be learned; it looks like an amount (30 more" in err
         assert "or read amounts with --set number_format=comma" in err
     else:
-        assert "no column holds plain numbers: 'Score' holds amounts such as '0,5'. " in err
+        assert "no column contains plain numbers: 'Score' contains amounts such as '0,5'. " in err
         assert "Read amounts with --set number_format=comma" in err
 
 

@@ -200,7 +200,7 @@ train = {{ epochs = 1, batch_size = 8, lr = 0.01, threads = 1 }}
 
 def test_labels_among_the_inputs_raise():
     """What counts as one is in tests/data/test_target_columns.py."""
-    said = r"column 'label' of X holds the labels. Give the column of texts without the labels: fit\("
+    said = r"column 'label' of X contains the labels. Give the column of texts without the labels: fit\("
     codes = [int(label == "pos") for label in LABELS]
     for model, y in (
         (classifier(), [LABELS]),
@@ -211,24 +211,24 @@ def test_labels_among_the_inputs_raise():
         with pytest.raises(DataError, match=said):
             model.fit(FRAME, *y)
         assert not hasattr(model, "feature_names_in_")
-    with pytest.raises(DataError, match=r"column 'label' of X holds the targets"):
+    with pytest.raises(DataError, match=r"column 'label' of X contains the targets"):
         regressor().fit(FRAME.assign(label=list(map(str, NUMBERS))), NUMBERS)
 
 
 def test_labels_among_the_inputs_of_other_forms(fitted):
     for X in (FRAME.to_numpy(), list(zip(TEXTS, LABELS, strict=True)), FRAME.to_numpy().tolist()):
-        with pytest.raises(DataError, match=r"holds the labels|the second text of each pair is its label"):
+        with pytest.raises(DataError, match=r"contains the labels|the second text of each pair is its label"):
             classifier().fit(X, LABELS)
-    with pytest.raises(ValueError, match=r"All the 2 fits failed(.|\n)*holds the labels"):
+    with pytest.raises(ValueError, match=r"All the 2 fits failed(.|\n)*contains the labels"):
         cross_val_score(classifier(epochs=1), FRAME, FRAME["label"], cv=2)
-    with pytest.raises(DataError, match=r"column 'label' of X holds the labels"):
+    with pytest.raises(DataError, match=r"column 'label' of X contains the labels"):
         gf.Probe(fitted).fit(FRAME, LABELS)
     pictures = list(np.random.default_rng(1).integers(0, 256, (6, 8, 8, 3)).astype(np.uint8))
     table = pd.DataFrame({"image": pictures, "label": [0, 1] * 3})
     with pytest.raises(DataError, match=r"fit\(X\['image'\], X\['label'\]\)"):
         tiny(gf.ImageClassifier)[0].fit(table, table["label"])
     tagger, (words, tags) = tiny(gf.TokenTagger)
-    said = r"holds the tags. Give the column of sentences without the tags: fit\(X\['tokens'\]"
+    said = r"contains the tags. Give the column of sentences without the tags: fit\(X\['tokens'\]"
     with pytest.raises(DataError, match=said):
         tagger.fit(pd.DataFrame({"tokens": words, "tags": tags}), tags)
     # one string is not a list of labels

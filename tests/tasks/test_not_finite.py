@@ -136,7 +136,7 @@ def test_word_vectors_are_refused_when_they_are_read(value, fitted, tmp_path):
     words = copy.deepcopy(words)
     words.vectors_[3, 2] = VALUES[value]
     words.save(tmp_path / "vectors")
-    with pytest.raises(CheckpointError, match=f"the vector of '{words.words_[3]}' holds NaN or infinity"):
+    with pytest.raises(CheckpointError, match=f"the vector of '{words.words_[3]}' contains NaN or infinity"):
         type(words).load(tmp_path / "vectors")
 
 

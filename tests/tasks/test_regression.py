@@ -123,7 +123,7 @@ def test_bad_cells_do_not_hide_the_column_of_numbers(tmp_path):
     kept = load_text_dataset(str(file), on_bad_row="skip", **options)
     assert len(kept.splits["train"]) == 11
     two = write_csv(tmp_path / "b.csv", ("text", "mine", "yours"), rows)
-    with pytest.raises(DataError, match="several columns hold numbers: mine, yours"):
+    with pytest.raises(DataError, match="several columns contain numbers: mine, yours"):
         load_text_dataset(str(two), **options)
 
 

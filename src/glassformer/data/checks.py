@@ -109,8 +109,8 @@ def _text_error(text: Any, where: str) -> DataError:
     if not text.strip():
         return MissingValueError("the text is empty", where=where, fix="Fill it in or remove the row")
     if "\0" in text:
-        return MissingValueError("the text holds a NUL character", where=where, fix="Remove the character")
-    return DataError("the text holds a lone surrogate", where=where, fix="Save it as valid Unicode")
+        return MissingValueError("the text contains a NUL character", where=where, fix="Remove the character")
+    return DataError("the text contains a lone surrogate", where=where, fix="Save it as valid Unicode")
 
 
 def check_labels(
@@ -199,12 +199,12 @@ def _text_problem(text: str) -> str | None:
     if len(text) > MAX_LABEL:
         return f"the label has {len(text):,} characters, but at most {MAX_LABEL:,} can be read"
     if "\0" in text:
-        return "the label holds a NUL character"
+        return "the label contains a NUL character"
     if not text.isprintable():
         if any("\ud800" <= c <= "\udfff" for c in text):
-            return "the label holds a lone surrogate"
+            return "the label contains a lone surrogate"
         if control := next((c for c in text if unicodedata.category(c) == "Cc" and c not in "\t\n\r"), None):
-            return f"the label holds the control character U+{ord(control):04X}"
+            return f"the label contains the control character U+{ord(control):04X}"
     return None
 
 

@@ -41,7 +41,7 @@ from glassformer.data.rejected import empty_column_error
 from glassformer.data.spreadsheet import REVIEWED
 from glassformer.data.tables import Table
 from glassformer.data.text_pairs import SECOND_COLUMN, SIDES, check_side, join_sides
-from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError
+from glassformer.errors import DataError, NoSuchColumnError, UnclearColumnError, counted
 
 CLASS_WORDS = "kind type class category categories label tag topic sentiment rating intent mood".split()
 CLASS_WORDS += "about subject reason".split()
@@ -224,7 +224,7 @@ def find_column(table: Table, requested: str | None, usual_names: Sequence[str],
 def no_column_error(table: Table, kind: str) -> DataError:
     """The error if no column has a usual name or suitable content."""
     if kind == "text" and not _text_sizes(table, table.names):
-        what = f"no column holds texts (columns: {join_names(table.names)})"
+        what = f"no column contains texts (columns: {join_names(table.names)})"
         fix = "Give a table with texts; to learn from columns of numbers, use scikit-learn"
         return NoSuchColumnError(what, where=table.origin, fix=fix)
     what = f"there is no column {kind!r}"
@@ -302,15 +302,15 @@ def find_label_column(
             )
         empty = sum(is_missing(value) for value in table.read(text)) if text else 0
         if empty:
-            fix += f"; {empty:,} row{'s' * (empty > 1)} without a text can be skipped with on_bad_row=skip"
+            fix += f"; {counted(empty, 'row')} without a text can be skipped with on_bad_row=skip"
         raise UnclearColumnError(_candidates_message(labels), where=table.origin, fix=fix)
     if len(names) == 1:
         raise _not_labels_error(table, names[0], values[names[0]], text)
     if not unused_columns(table, *excluded):
         what = f"there is no column 'label' (columns: {join_names(table.names)})"
-        fix = "Add a column with the label of each row" + "; the first row must be the header" * (
-            not table.typed
-        )
+        fix = "Add a column with the label of each row"
+        if not table.typed:
+            fix += "; the first row must be the header"
         raise NoSuchColumnError(what, where=table.origin, fix=fix)
     raise no_column_error(table, "label")
 
@@ -662,7 +662,7 @@ def check_no_target_column(
             if len(table) > 1:
                 inputs = table.code(*guess_input_columns(table, max_columns, name))
                 fix += f" without the {target_noun}: fit({inputs}, {table.code(name)})"
-            raise UnclearColumnError(f"column {name!r} of X holds the {target_noun}", where="fit", fix=fix)
+            raise UnclearColumnError(f"column {name!r} of X contains the {target_noun}", where="fit", fix=fix)
 
 
 def check_no_target_side(sides: Sequence[Sequence[Any]], y: Iterable[Any], noun: str) -> None:
@@ -681,7 +681,7 @@ def check_no_target_in_pairs(split: Any, columns: tuple[str, str]) -> None:
     if (match := _find_target_side(sides, split.labels or ())) is not None:
         i, is_equal = match
         what = f"column {columns[i]!r}, read as the {SIDES[i]} text of pairs, "
-        what += "holds the labels" if is_equal else "has one value for each label"
+        what += "contains the labels" if is_equal else "has one value for each label"
         fix = f"Read only {columns[1 - i]!r}: text_column {shlex.quote(columns[1 - i])} pair_column none"
         raise UnclearColumnError(what, where=split.origin, fix=fix)
 

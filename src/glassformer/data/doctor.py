@@ -169,7 +169,7 @@ def _check_random_split(split: TextSplit, keys: list[tuple[str, str]], stats: St
         return
     share = f"{len(shared):,} of {len(held_out):,} ({percent(len(shared), len(held_out))})"
     message = f"rows of a random held-out test split that share a text with a training pair: {share}; "
-    message += "the scores would not hold for new texts"
+    message += "the scores would not be valid for new texts"
     severity, code, fix = ("warning", "known-sides", "split by shared texts with --set copies=sides")
     if largest > MAX_SHARED * len(split):
         severity, code = "note", "side-leaks"
@@ -193,7 +193,7 @@ def _check_shared_texts(a: str, b: str, splits: Splits, keys: Mapping[str, list]
     details = ", ".join(f"the {which} {count:,}" for which, count in counts.items())
     message = f"rows of {b} that share a text with a pair of {a}: {len(shared):,} "
     message += f"({percent(len(shared), len(keys[b]))}; {details}, both {len(both_sides):,})"
-    fix = "the scores may not hold for new texts; with copies = 'sides' a random split shares no texts"
+    fix = "the scores may not be valid for new texts; with copies = 'sides' a random split shares no texts"
     shown, ok = _texts_at(splits[b], shared), f"no text of {b} is in a pair of {a}"
     yield from Finding.if_any(severity, "side-leaks", shared, message, fix, shown=shown, ok=ok)
 
@@ -306,10 +306,10 @@ def _markup(splits: Splits, stats: Stats, clean: Clean) -> Findings:
     num_tagged = sum("<" in text and has_tag(text) is not None for text in texts)
     if num_tagged and clean == "none":
         share = percent(num_tagged, len(texts))
-        message = f"{share} of the texts hold HTML tags; clean = 'html' takes them out"
+        message = f"{share} of the texts contain HTML tags; clean = 'html' removes them"
         yield Finding("note", "markup", message, num_tagged)
     elif not num_tagged:
-        yield Finding("ok", "markup", "no text holds HTML tags")
+        yield Finding("ok", "markup", "no text contains HTML tags")
     if num_decomposed := sum(not unicodedata.is_normalized("NFC", text) for text in texts):
         what = "texts not in Unicode's composed form (NFC), where equal letters differ in bytes"
         yield Finding("note", "unicode", f"{what}: {num_decomposed:,}", num_decomposed)

@@ -326,12 +326,14 @@ def find_number_column(
     if not columns and (amount_columns := number_columns("amount")):
         column, values = amount_columns[0], cells[amount_columns[0]]
         first = next(value for value in values if not is_number(value) and parse_amount(str(value)))
-        what = f"no column holds plain numbers: {column!r} holds amounts such as {first!r}"
+        what = f"no column contains plain numbers: {column!r} contains amounts such as {first!r}"
         fix = amount_setting(values)
         raise UnclearColumnError(what, where=table.origin, fix=fix[0].upper() + fix[1:])
     if len(columns) == 1 or (columns and columns[0].lower() in NUMBER_COLUMNS):
         return columns[0]
-    what = f"several columns hold numbers: {join_names(columns)}" if columns else "no column holds numbers"
+    what = (
+        f"several columns contain numbers: {join_names(columns)}" if columns else "no column contains numbers"
+    )
     fix = f"Name the column of numbers with label_column: {join_names(unused)}"
     if not columns:
         if len(empty := [name for name in unused if not cells[name]]) == 1:

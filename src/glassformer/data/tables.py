@@ -773,7 +773,9 @@ def _begins_with_array(path: Path) -> bool:
 
 def _json_lines(path: Path, on_error: RowErrorHandler, errors: str) -> Iterator[tuple[int, Any]]:
     fix = ""
-    for row, line in enumerate(text_lines(path, errors=errors), 1):  # not splitlines: a text may hold U+2028
+    for row, line in enumerate(
+        text_lines(path, errors=errors), 1
+    ):  # not splitlines: a text may contain U+2028
         if not line.strip():
             continue
         if errors != STRICT and NOT_UTF8(line):

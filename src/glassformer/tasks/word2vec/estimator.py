@@ -476,7 +476,7 @@ def _read_tables(folder: Path) -> tuple[tuple[str, ...], np.ndarray, np.ndarray,
     vectors = tensors["vectors"].float().numpy()
     contexts = tensors["contexts"].float().numpy() if "contexts" in tensors else None
     for row in np.flatnonzero(~np.isfinite(vectors).all(1))[:1]:
-        what = f"the vector of {words[row]!r} holds NaN or infinity"
+        what = f"the vector of {words[row]!r} contains NaN or infinity"
         raise CheckpointError(what, where=str(folder), fix="Train the vectors again")
     return tuple(words), np.asarray(counts), vectors, contexts
 
