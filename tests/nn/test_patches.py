@@ -181,8 +181,8 @@ def test_pictures_that_do_not_fit(wrong, said):
         ({"patch_size": (5, 30)}, "do not fit into an image"),
         ({"stem": 1}, "is not a multiple of 4"),
         ({"stem": 1, "patch_size": (4, 3)}, "is not a multiple of 4"),
-        ({"dropout": 1.0}, "dropout must lie"),
-        ({"patch_dropout": 1.0}, "patch_dropout must lie"),
+        ({"dropout": 1.0}, "dropout must be in"),
+        ({"patch_dropout": 1.0}, "patch_dropout must be in"),
     ],
 )
 def test_settings_that_cannot_be(options, said):

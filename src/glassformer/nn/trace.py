@@ -128,5 +128,5 @@ def _layer_numbers(layers: bool | Sequence[int], count: int, what: str) -> set[i
         )
     numbers = {n + count if n < 0 else n for n in layers}
     if out_of_range := [n for n in numbers if not 0 <= n < count]:
-        raise ConfigError(f"{what} of layer {out_of_range[0]}: there are only {count}", where="Trace")
+        raise ConfigError(f"there is no layer {out_of_range[0]} for {what}: there are {count}", where="Trace")
     return numbers
