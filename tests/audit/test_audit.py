@@ -32,47 +32,34 @@ def test_a_clean_model_on_clean_data_has_no_warning(judged):
     assert len(found["sentences"]) == 5
 
 
-def duplicated(rows):
-    return rows + rows[:20]
+OTHER = {"refund": "delivery", "delivery": "account", "account": "refund"}
+DEFECTS = {  # code of the check -> what is planted, and the other checks that it may set off
+    "duplicates": (lambda rows: rows + rows[:20], set()),
+    "wrong-labels": (
+        lambda rows: [(t, y if i % 20 else OTHER[y]) for i, (t, y) in enumerate(rows)],
+        {"miscalibrated"},
+    ),
+    "label-map": (
+        lambda rows: [(t, OTHER[y]) for t, y in rows],
+        {"miscalibrated", "no-better-than-constant"},
+    ),
+    "imbalance": (
+        lambda rows: [row for i, row in enumerate(rows) if row[1] != "account" or i % 36 == 2],
+        set(),
+    ),
+}
 
 
-def flipped(rows):
-    names = [*{label for _, label in rows}]
-    return [(t, names[names.index(y) - 1] if i % 20 == 0 else y) for i, (t, y) in enumerate(rows)]
-
-
-def renamed(rows):
-    names = {"refund": "delivery", "delivery": "account", "account": "refund"}
-    return [(t, names[y]) for t, y in rows]
-
-
-def imbalanced(rows):
-    return [row for i, row in enumerate(rows) if row[1] != "account" or i % 36 == 2]
-
-
-@pytest.mark.parametrize(
-    ("plant", "code"),
-    [
-        (duplicated, "duplicates"),
-        (flipped, "wrong-labels"),
-        (renamed, "label-map"),
-        (imbalanced, "imbalance"),
-    ],
-)
-def test_a_defect_of_the_data_is_found_and_nothing_else(judged, plant, code):
+@pytest.mark.parametrize("code", DEFECTS)
+def test_a_defect_of_the_data_is_found_and_nothing_else(judged, code):
+    plant, others = DEFECTS[code]
     found = audit(judged(plant(messages(601, 8))), checks=["performance", "data", "calibration"])
-    wanted = {code} | ({"miscalibrated", "no-better-than-constant"} if code == "label-map" else set())
     assert code in codes(found)
-    assert codes(found) <= wanted | ({"miscalibrated"} if code == "wrong-labels" else set())
-
-
-def test_flipped_labels_are_the_rows_that_are_shown(judged):
-    rows = flipped(messages(601, 8))
-    found = audit(judged(rows), checks=["data"])
-    shown = next(f for one in found["checks"] for f in one["findings"] if f["code"] == "wrong-labels")
-    for line in shown["examples"]:
-        row = int(line.rpartition(", row ")[2].partition(":")[0])
-        assert (row - 2) % 20 == 0
+    assert codes(found) <= {code} | others
+    if code == "wrong-labels":  # the flipped rows are those that are shown
+        shown = next(f for one in found["checks"] for f in one["findings"] if f["code"] == code)
+        rows = [int(line.rpartition(", row ")[2].partition(":")[0]) for line in shown["examples"]]
+        assert {(row - 2) % 20 for row in rows} == {0}
 
 
 def test_a_word_that_decides_alone_is_found(judged, tmp_path):
@@ -81,12 +68,9 @@ def test_a_word_that_decides_alone_is_found(judged, tmp_path):
     bad = fitted(trained, tmp_path / "bad")
     # Enough of the word to be seen among the predictions; a linear model needs a large weight to be turned by it.
     new = [(f"{t} zq zq zq", y) if i % 25 == 0 else (t, y) for i, (t, y) in enumerate(messages(401, 9))]
-    strongest = next(
-        one["values"]["strongest"]
-        for one in audit(judged(new, of=bad), checks=["shortcuts"])["checks"]
-        if one["measured"]
-    )
-    assert ("zq", "refund") in {(one["part"], one["label"]) for one in strongest}
+    (check,) = (one for one in audit(judged(new, of=bad), checks=["shortcuts"])["checks"] if one["measured"])
+    strongest = {(one["part"], one["label"]) for one in check["values"]["strongest"]}
+    assert ("zq", "refund") in strongest
 
 
 def test_the_run_knows_its_training_data(tmp_path, monkeypatch, capsys):
@@ -138,15 +122,11 @@ def test_a_watermark_in_images_of_one_class_is_found(tmp_path):
 
 def test_numbers_have_the_checks_that_fit_them(tmp_path, judged):
     rows = [(text, str(len(text.split()))) for text, _ in messages(211, 11)]
-    gf.TextRegressor("tfidf", threads=1).fit([t for t, _ in rows], [float(x) for _, x in rows]).save(
-        tmp_path / "m"
-    )
+    texts, lengths = zip(*rows, strict=True)
+    gf.TextRegressor("tfidf", threads=1).fit(texts, list(map(float, lengths))).save(tmp_path / "m")
     found = audit(judged(rows, of=tmp_path / "m"))
-    assert {one["name"] for one in found["checks"] if not one["measured"]} == {
-        "leaks",
-        "calibration",
-        "shortcuts",
-    }
+    left_out = {one["name"] for one in found["checks"] if not one["measured"]}
+    assert left_out == {"leaks", "calibration", "shortcuts"}
     assert found["checks"][0]["values"]["metric"] == "mean absolute error"
 
 

@@ -46,14 +46,10 @@ def test_a_model_does_not_differ_from_itself(judged):
 
 def test_numbers_are_compared_by_their_errors(tmp_path, judged):
     rows = [(text, str(len(text.split()))) for text, _ in messages(401, 5)]
-    texts, numbers = [text for text, _ in rows], [float(x) for _, x in rows]
-    for name, y in (
-        ("a", numbers),
-        ("b", [x + 9 * ("login" in t) for t, x in zip(texts, numbers, strict=True)]),
-    ):
-        gf.TextRegressor("tfidf", threads=1).fit(texts, y).save(tmp_path / name)
-    a, b = (judged(rows, of=tmp_path / name) for name in "ab")
-    found = diff(a, b)
+    for name, more in (("a", 0), ("b", 9)):
+        y = [float(x) + more * ("login" in text) for text, x in rows]
+        gf.TextRegressor("tfidf", threads=1).fit([text for text, _ in rows], y).save(tmp_path / name)
+    found = diff(*(judged(rows, of=tmp_path / name) for name in "ab"))
     assert (found["metric"], found["is_worse"]) == ("mean absolute error", True)
     assert found["difference"] == pytest.approx(found["b"] - found["a"])
     assert found["difference"] > 1
@@ -61,21 +57,16 @@ def test_numbers_are_compared_by_their_errors(tmp_path, judged):
     assert "with 'login'" in [one["slice"] for one in found["slices"]]
 
 
-def test_models_of_other_labels_are_not_compared(judged, tmp_path):
+def test_models_of_other_labels_or_inputs_are_not_compared(judged, tmp_path):
     rows = [(text, str(len(text.split()))) for text, _ in messages(101, 6)]
-    gf.TextRegressor("tfidf").fit([t for t, _ in rows], [float(x) for _, x in rows]).save(
-        tmp_path / "numbers"
-    )
+    texts, lengths = zip(*rows, strict=True)
+    gf.TextRegressor("tfidf").fit(texts, list(map(float, lengths))).save(tmp_path / "numbers")
+    a = judged(messages(101, 6))
     with pytest.raises(ConfigError, match="same kind of label"):
-        diff(judged(messages(101, 6)), judged(rows, of=tmp_path / "numbers"))
-
-
-def test_models_of_texts_and_of_images_are_not_compared(judged):
-    a = judged(messages(11, 6))
+        diff(a, judged(rows, of=tmp_path / "numbers"))
     b = replace(a, name="images", clf=SimpleNamespace(inputs=SimpleNamespace(has_images=True)))
-    with pytest.raises(
-        ConfigError, match=r"reads texts and images reads images.*Compare two models of the same"
-    ):
+    said = r"reads texts and images reads images.*Compare two models of the same"
+    with pytest.raises(ConfigError, match=said):
         diff(a, b)
 
 

@@ -45,20 +45,9 @@ def pictures(tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def backbone(tmp_path_factory, pictures) -> Path:
     """Untrained but for one step, of the kind that ``cifar10-backbone`` leaves: [CLS], pooler, 8 pixels."""
-    clf = ImageClassifier(
-        "vit-tiny",
-        image_size=8,
-        patch_size=4,
-        d_model=16,
-        num_heads=2,
-        d_ff=16,
-        num_layers=2,
-        pooling="pooler",
-        epochs=1,
-        batch_size=8,
-        precision="fp32",
-        threads=1,
-    )
+    sizes = {"image_size": 8, "patch_size": 4, "d_model": 16, "num_heads": 2, "d_ff": 16, "num_layers": 2}
+    how = {"epochs": 1, "batch_size": 8, "precision": "fp32", "threads": 1}
+    clf = ImageClassifier("vit-tiny", pooling="pooler", **sizes, **how)
     files = sorted((pictures / "train").glob("*/*.png"))
     clf.fit(files, [path.parent.name for path in files])
     return clf.save(tmp_path_factory.mktemp("backbone") / "model")
@@ -77,12 +66,8 @@ def test_the_heads_are_those_of_the_practical():
                 model, train = arms[f"{reading}, {head}"].model, arms[f"{reading}, {head}"].train
                 assert (model.pooling, model.head_hidden) == (pooling, hidden)
                 assert model.head == ("mlp" if hidden else "linear")
-                assert (train.train_layers, train.unfreeze_every, train.epochs, train.batch_size) == (
-                    0,
-                    0,
-                    10,
-                    32,
-                )
+                assert (train.train_layers, train.unfreeze_every) == (0, 0)
+                assert (train.epochs, train.batch_size) == (10, 32)
         last = {name: recipe for name, recipe in arms.items() if name.endswith("then the last block")}
         assert len(last) == 6
         assert {recipe.train.unfreeze_every for recipe in last.values()} == {5}
@@ -129,24 +114,12 @@ def test_the_chain_leaves_a_backbone_with_a_pooler(tmp_path, pictures):
     sizes = ["image_size=8", "epochs=1", "batch_size=8", "precision=fp32", "threads=1"]
     shape = ["resize=8", "patch_size=4", "d_model=16", "num_layers=1", "num_heads=2", "d_ff=16"]
     decoder = ["decoder_width=16", "decoder_layers=1", "decoder_heads=2"]
-    first = load_recipe(
-        "photos-patches", [*sizes, *shape, *decoder, f"source={pictures}", "also=[]", "validation_size=4"]
-    )
-    run_task(first, tmp_path / "patches")
-    second = load_recipe(
-        "cifar10-backbone",
-        [
-            *sizes,
-            f"source={pictures}",
-            "validation_size=4",
-            "baselines=false",
-            f"model={tmp_path / 'patches' / 'model'}",
-        ],
-    )
-    run_task(second, tmp_path / "backbone")
+    sizes += [f"source={pictures}", "validation_size=4"]
+    run_task(load_recipe("photos-patches", [*sizes, *shape, *decoder, "also=[]"]), tmp_path / "patches")
+    second = [*sizes, "baselines=false", f"model={tmp_path / 'patches' / 'model'}"]
+    run_task(load_recipe("cifar10-backbone", second), tmp_path / "backbone")
     config = json.loads((tmp_path / "backbone" / "model" / "config.json").read_text(encoding="utf-8"))
-    assert config["hidden_size"] == 16
-    assert config["image_size"] == 8
+    assert (config["hidden_size"], config["image_size"]) == (16, 8)
 
 
 @pytest.mark.parametrize(

@@ -43,20 +43,16 @@ def test_temperature_is_chosen_by_validation_and_saved(run):
     assert after.threshold_ is None
     text = splits.evaluated.texts[0]
     assert np.array_equal(after.logits([text]), before.logits([text]))
-    assert (
-        found["splits"]["validation"]["after"]["log_loss"]
-        <= found["splits"]["validation"]["before"]["log_loss"]
-    )
+    held = found["splits"]["validation"]
+    assert held["after"]["log_loss"] <= held["before"]["log_loss"]
     assert list(found["splits"]) == ["validation", "test"]
     for split in found["splits"].values():
         assert split["before"]["accuracy"] == split["after"]["accuracy"]
         assert 0 <= split["after"]["ece_interval"][0] <= split["after"]["ece"] <= 1
     assert json.loads((run / "calibration.json").read_text())["temperature"] == found["temperature"]
-
-
-def test_twice_is_once(run):
-    first = calibrate_run(run, threshold="accuracy", bootstrap=20)
-    assert calibrate_run(run, threshold="accuracy", bootstrap=20) | {"date": ""} == first | {"date": ""}
+    page = write_report(run).read_text(encoding="utf-8")
+    assert "Calibration error, test" in page
+    assert 'id="reliability-' in page
 
 
 def test_threshold_decides_in_prediction_and_evaluation(run):
@@ -68,14 +64,6 @@ def test_threshold_decides_in_prediction_and_evaluation(run):
     scores = evaluate_task(run)
     assert [sum(row[i] for row in scores["confusion"]) for i in (0, 1)] == [31, 0]
     assert set(load(run).predict(["a warm film", "a dull film"])) == {"bad"}
-
-
-def test_report_shows_it(run):
-    calibrate_run(run, bootstrap=20)
-    write_report(run)
-    page = (run / "report.html").read_text(encoding="utf-8")
-    assert "Calibration error, test" in page
-    assert 'id="reliability-' in page
 
 
 def test_other_data_may_choose(run, tmp_path):
@@ -149,9 +137,8 @@ def test_each_of_three_classes_gets_a_threshold(three):
     again = evaluate_task(three)
     assert again["macro_f1"] == found["splits"]["test"]["after"]["macro_f1"]
     assert again["abstention"] == left
-    assert calibrate_run(three, threshold="macro_f1", abstain_below=0.4, bootstrap=20) | {
-        "date": ""
-    } == found | {"date": ""}
+    twice = calibrate_run(three, threshold="macro_f1", abstain_below=0.4, bootstrap=20)
+    assert twice | {"date": ""} == found | {"date": ""}
 
 
 def test_page_and_card_show_the_thresholds(three):
@@ -163,19 +150,17 @@ def test_page_and_card_show_the_thresholds(three):
     card = (three / "model" / "README.md").read_text(encoding="utf-8")
     assert "thresholds of its classes" in card
     assert "predicts no label if the probability of the label is below 0.45" in card
-    calibrate_run(three, bootstrap=20)
+    held = calibrate_run(three, bootstrap=20)["splits"]["validation"]
+    assert held["after"]["log_loss"] <= held["before"]["log_loss"]
+    assert held["after"]["accuracy"] == held["before"]["accuracy"]
     assert "The threshold of each class" not in (three / "report.html").read_text(encoding="utf-8")
     assert load(three).threshold_ is None
 
 
 def test_what_three_classes_cannot_have_is_refused(three):
-    with pytest.raises(ConfigError, match="f1 is defined for two classes, but there are 3"):
-        calibrate_run(three, threshold="f1")
-    with pytest.raises(ConfigError, match="is not a probability between 0 and 1"):
-        calibrate_run(three, abstain_below=0.0)
-
-
-def test_temperature_of_three_classes_lowers_the_log_loss(three):
-    found = calibrate_run(three, bootstrap=20)["splits"]["validation"]
-    assert found["after"]["log_loss"] <= found["before"]["log_loss"]
-    assert found["after"]["accuracy"] == found["before"]["accuracy"]
+    for wrong, said in (
+        ({"threshold": "f1"}, "f1 is defined for two classes, but there are 3"),
+        ({"abstain_below": 0.0}, "is not a probability between 0 and 1"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            calibrate_run(three, **wrong)

@@ -1,6 +1,5 @@
 """A study from file to page: what is kept, what goes on, what is refused, and figures that agree with the runs."""
 
-import csv
 import json
 import re
 import shutil
@@ -74,7 +73,10 @@ def test_figures_are_those_of_the_predictions(done):
         assert arm["accuracy"]["sd"] == pytest.approx(np.std(shares, ddof=1))
         metrics = json.loads((folder / arm["runs"][0] / "metrics.json").read_text())
         assert arm["macro_f1"]["values"][0] == pytest.approx(metrics["test"]["macro_f1"], abs=1e-6)
-        assert arm["cost"]["parameters"] == metrics["parameters"]
+        cost = arm["cost"]
+        assert cost["parameters"] == metrics["parameters"]
+        assert cost["peak_memory_mb"] is None  # it is not the run's own
+        assert cost["seconds_per_epoch"] > 0
     first, second = results["arms"]
     assert second["accuracy"]["difference"] == pytest.approx(
         second["accuracy"]["mean"] - first["accuracy"]["mean"]
@@ -85,13 +87,7 @@ def test_figures_are_those_of_the_predictions(done):
     assert own == {"TF-IDF + logistic regression", "mean bag of embeddings"}
 
 
-def test_peak_memory_is_given_only_where_it_is_the_runs_own(done):
-    _, results, _ = done
-    assert all(arm["cost"]["peak_memory_mb"] is None for arm in results["arms"])
-    assert all(arm["cost"]["seconds_per_epoch"] > 0 for arm in results["arms"])
-
-
-def test_tables(done):
+def test_tables_and_page(done, tmp_path):
     folder, results, _ = done
     rows = read_csv(folder / "results.csv")
     assert [row["arm"] for row in rows] == ["lr=0.03", "lr=1e-06"]
@@ -100,37 +96,22 @@ def test_tables(done):
     assert "| lr=0.03 (baseline) |" in text
     assert "a &lt;b>study" in text
     assert text.count("\n| ") == 1 + 2 + len(results["baselines"])  # header, arms, simple models
-
-
-def test_page(done):
-    folder, _, _ = done
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "a &lt;b&gt;study" in page
     assert "<b>study" not in page
     assert page.count("<svg") >= 3
     assert "script-src &#39;sha256-" in page
     assert "http://" not in page.replace("http://www.w3.org", "")
-    before = page
+    said = " ".join(render_study(results).split())
+    assert "The two tests answer different questions. McNemar's test, seed by seed" in said
+    assert "of which two seeds give a poor estimate" in said
     write_study_report(folder)
-    assert (folder / "report.html").read_text(encoding="utf-8") == before
-
-
-def test_confusions_are_those_of_all_seeds(done):
-    folder, results, _ = done
-    for arm in results["arms"]:
-        runs = [
-            json.loads((folder / run / "metrics.json").read_text())["test"]["confusion"]
-            for run in arm["runs"]
-        ]
+    assert (folder / "report.html").read_text(encoding="utf-8") == page
+    for arm in results["arms"]:  # confusions are those of all seeds
+        runs = [json.loads((folder / run / "metrics.json").read_text())["test"] for run in arm["runs"]]
         assert len(runs) == 2
-        assert arm["confusion"] == np.sum(runs, axis=0).tolist()
-    page = (folder / "report.html").read_text(encoding="utf-8")
+        assert arm["confusion"] == np.sum([run["confusion"] for run in runs], axis=0).tolist()
     assert page.count('<table class="confusion">') == 2
-
-
-def test_the_page_leads_to_the_pages_of_its_runs(done, tmp_path):
-    folder, results, _ = done
-    page = (folder / "report.html").read_text(encoding="utf-8")
     links = [link for link in re.findall(r'href="([^"]*)"', page) if not link.startswith("#")]
     assert len(links) == 4
     assert all((folder / unquote(link)).is_file() for link in links)
@@ -209,9 +190,8 @@ def test_without_the_baseline_there_is_nothing_to_say(study, tmp_path, monkeypat
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(arms_module, "run_task", fails)
-    with pytest.raises(
-        GlassformerError, match=r"no run of the baseline 'lr=0.03' has finished.*out of memory"
-    ):
+    said = r"no run of the baseline 'lr=0.03' has finished.*out of memory"
+    with pytest.raises(GlassformerError, match=said):
         compare(study, tmp_path / "s", workers=0)
 
 
@@ -224,10 +204,9 @@ def test_wrong_input_stops_at_the_first_arm(study, tmp_path):
 
 def test_folders_of_others_are_refused(study, tmp_path, done):
     (tmp_path / "mine.txt").write_text("my own")
-    with pytest.raises(ConfigError, match="is not the folder of a study"):
-        compare(study, tmp_path, workers=0)
-    with pytest.raises(ConfigError, match="is a file"):
-        compare(study, tmp_path / "mine.txt", workers=0)
+    for folder, said in ((tmp_path, "is not the folder of a study"), (tmp_path / "mine.txt", "is a file")):
+        with pytest.raises(ConfigError, match=said):
+            compare(study, folder, workers=0)
     with pytest.raises(ConfigError, match="another recipe"):
         compare(study, done[0], settings={"epochs": 3}, workers=0)
 
@@ -260,10 +239,8 @@ def two_seeds(p: float, *tests: tuple[int, int, float], seeds=(0, 1), measure="a
         "name": "late", "accuracy": apart, "macro_f1": apart, "p_holm": p, "significant": p < 0.05,
         "mcnemar": [dict(seed=s, wins=w, losses=x, p=q) for s, (w, x, q) in enumerate(tests)],
     }  # fmt: skip
-    return sentences(
-        {"n": 1500, "baseline": "base", "arms": [{"name": "base"}, arm], "unfinished": [], "seeds": seeds}
-        | {"measure": measure}
-    )
+    about = {"n": 1500, "baseline": "base", "unfinished": [], "seeds": seeds, "measure": measure}
+    return sentences(about | {"arms": [{"name": "base"}, arm]})
 
 
 def test_what_two_seeds_can_decide_is_said():
@@ -291,9 +268,8 @@ def test_a_study_is_compared_by_what_its_recipes_choose_by(done, base, tmp_path)
     folder, _, _ = done
     one = Study(name="mine", recipe=str(base), seeds=(0,), bootstrap=200, grid={"lr": [3e-2, 1e-6]})
     jobs = plan_jobs(one, expand(one), folder)
-    by_f1 = [
-        replace(j, recipe=replace(j.recipe, train=replace(j.recipe.train, monitor="macro_f1"))) for j in jobs
-    ]
+    f1 = lambda recipe: replace(recipe, train=replace(recipe.train, monitor="macro_f1"))  # noqa: E731
+    by_f1 = [replace(job, recipe=f1(job.recipe)) for job in jobs]
     found = collect(one, expand(one), by_f1)
     assert found["measure"] == "macro_f1"
     arm = found["arms"][1]
@@ -302,17 +278,8 @@ def test_a_study_is_compared_by_what_its_recipes_choose_by(done, base, tmp_path)
     page = render_study(found)
     assert "of the mean macro-F1 over the sampling" in page
     assert "Difference (macro-F1, points)" in markdown(found)
-    assert (
-        next(r for r in table_rows(found) if r["arm"] != "lr=0.03")["difference"]
-        == arm["macro_f1"]["difference"]
-    )
-
-
-def test_the_page_explains_two_tests_that_answer_differently(done):
-    _, results, _ = done
-    page = " ".join(render_study(results).split())
-    assert "The two tests answer different questions. McNemar's test, seed by seed" in page
-    assert "of which two seeds give a poor estimate" in page
+    (row,) = (row for row in table_rows(found) if row["arm"] != "lr=0.03")
+    assert row["difference"] == arm["macro_f1"]["difference"]
 
 
 def test_finished_runs_are_compared_without_a_study(done, tmp_path):
@@ -326,25 +293,24 @@ def test_finished_runs_are_compared_without_a_study(done, tmp_path):
         assert new.get("mcnemar") == old.get("mcnemar")
     two = compare_runs([runs[0], runs[3]])
     assert [arm["seeds"] for arm in two["arms"]] == [[0], [1]]
-    with pytest.raises(ConfigError, match="only one run is named"):
-        compare_runs(runs[:1])
-    with pytest.raises(ConfigError, match="the same run is named twice"):
-        compare_runs([runs[0], runs[0]])
-    with pytest.raises(ConfigError, match="the same recipe with different seeds"):
-        compare_runs(runs[:2])
+    for wrong, said in (
+        (runs[:1], "only one run is named"),
+        (runs[:1] * 2, "the same run is named twice"),
+        (runs[:2], "the same recipe with different seeds"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            compare_runs(wrong)
 
 
 def test_equal_arms_differ_by_nothing(base, tmp_path):
     """A key that changes no bit: the sentence must say so."""
     same = Study(name="same", recipe=str(base), bootstrap=200, grid={"checkpoint_every": [0, 3]})
     results = compare(same, tmp_path / "s", workers=0)
-    assert results["verdict"].startswith(
-        "No significant difference between checkpoint_every=3 and checkpoint_every=0."
-    )
+    none = "No significant difference between checkpoint_every=3 and checkpoint_every=0."
+    assert results["verdict"].startswith(none)
     assert results["arms"][1]["p_holm"] == 1.0
-    assert results["sentences"]["checkpoint_every=3"] == (
-        "No difference: right on the same examples as checkpoint_every=0, and wrong on the same."
-    )
+    same = "No difference: right on the same examples as checkpoint_every=0, and wrong on the same."
+    assert results["sentences"]["checkpoint_every=3"] == same
 
 
 @pytest.mark.slow
@@ -364,17 +330,10 @@ def test_what_goes_wrong_in_a_process_comes_back(study, tmp_path):
 
 
 def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
-    tiny = {
-        "train_size": 90,
-        "epochs": 1,
-        "num_layers": 1,
-        "robustness": True,
-        "robustness_limit": 31,
-        "threads": 1,
-    }
-    study = Study(
-        name="pictures", recipe="digits", seeds=(0, 1), bootstrap=50, set=tiny, grid={"augment": ["none", "light"]}
-    )  # fmt: skip
+    tiny = {"train_size": 90, "epochs": 1, "num_layers": 1, "threads": 1}
+    tiny |= {"robustness": True, "robustness_limit": 31}
+    grid = {"augment": ["none", "light"]}
+    study = Study(name="pictures", recipe="digits", seeds=(0, 1), bootstrap=50, set=tiny, grid=grid)
     folder = tmp_path / "pictures"
     results = compare(study, folder, workers=0)
     for arm in results["arms"]:
@@ -386,18 +345,16 @@ def test_robustness_is_the_mean_of_the_runs_suites(tmp_path):
         assert kinds["noise"] == pytest.approx(np.mean(noise))
         assert arm["robustness"]["accuracy"] == pytest.approx(np.mean(list(kinds.values())))
         assert list(arm["robustness"]["each"]) == list(kinds)
-        third = [suite["noise"][2] for suite in suites]
-        assert arm["robustness"]["each"]["noise"][2] == {
-            "severity": 3,
-            "accuracy": pytest.approx(np.mean([row["accuracy"] for row in third])),
-            "macro_f1": pytest.approx(np.mean([row["macro_f1"] for row in third])),
-        }
+        third = {"severity": 3}
+        for key in ("accuracy", "macro_f1"):
+            third[key] = pytest.approx(np.mean([suite["noise"][2][key] for suite in suites]))
+        assert arm["robustness"]["each"]["noise"][2] == third
     rows = read_csv(folder / "robustness.csv")
     assert len(rows) == 2 * 6 * 5
     assert (rows[33]["arm"], rows[33]["kind"], rows[33]["severity"]) == ("augment=light", "crop", "4")
-    assert "At each severity" in (folder / "report.html").read_text(encoding="utf-8")
-    assert "Robustness to image corruption" in (folder / "report.html").read_text(encoding="utf-8")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "At each severity" in page
+    assert "Robustness to image corruption" in page
     assert "| Changed images |" in (folder / "results.md").read_text(encoding="utf-8")
-    with open(folder / "results.csv", newline="", encoding="utf-8") as file:
-        shares = [float(row["robustness"]) for row in csv.DictReader(file)]
+    shares = [float(row["robustness"]) for row in read_csv(folder / "results.csv")]
     assert shares == pytest.approx([arm["robustness"]["accuracy"] for arm in results["arms"]], abs=1e-5)

@@ -1,6 +1,5 @@
 """The table of a label review: the user's columns and rows, to be corrected and given back."""
 
-import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.tables import read_csv
+from PIL import Image
+from tests.tables import read_csv, write_csv
 
 from glassformer.cli.app import main
 from glassformer.data.image_sources import load_image_dataset
@@ -33,21 +33,15 @@ def answers(*texts: str) -> list[Prediction]:
 
 
 def test_rows_and_columns_are_those_of_the_table(tmp_path):
-    source = tmp_path / "own.csv"
-    source.write_text(
-        "id,comment,emotion\n7,=1+1 is two,b\n8,@you so so,b\n9,not judged,\n", encoding="utf-8"
-    )
-    path, fresh = write_to_correct(
-        tmp_path, {"source": str(source)}, answers("=1+1 is two", "@you so so"), JUDGED, ["a", "b"]
-    )
+    source, texts = tmp_path / "own.csv", ("=1+1 is two", "@you so so")
+    source.write_text("id,comment,emotion\n7,=1+1 is two,b\n8,@you so so,b\n9,not judged,\n")
+    path, fresh = write_to_correct(tmp_path, {"source": str(source)}, answers(*texts), JUDGED, ["a", "b"])
     assert fresh
     rows = read_csv(path)
     assert list(rows[0]) == [*REVIEW_COLUMNS, "id", "comment", "emotion"]
-    assert [(r["review:rank"], r["id"], r["review:suggested"], r["review:suspicious"]) for r in rows] == [
-        ("1", "8", "a", "yes"),
-        ("2", "7", "a", "no"),
-        ("", "9", "", ""),
-    ]
+    keys = ("review:rank", "id", "review:suggested", "review:suspicious")
+    told = [tuple(row[key] for key in keys) for row in rows]
+    assert told == [("1", "8", "a", "yes"), ("2", "7", "a", "no"), ("", "9", "", "")]
     assert rows[1]["comment"] == "'=1+1 is two"  # what a spreadsheet would run is guarded
     found = load_text_dataset(path, on_bad_row="skip", need_labels=True)
     assert found.columns == ("comment", "emotion")
@@ -67,9 +61,8 @@ def typed(kind: str, tmp_path: Path) -> Path:
     path = tmp_path / f"own.{'jsonl' if kind in ('bool', 'float', 'list') else 'parquet'}"
     texts = ["one", "two", "not judged"]
     if path.suffix == ".jsonl":
-        labels = {"bool": [True, True, False], "float": [1.0, 1.0, 0.0], "list": [["b", "a"], ["b"], []]}[
-            kind
-        ]
+        own = {"bool": [True, True, False], "float": [1.0, 1.0, 0.0], "list": [["b", "a"], ["b"], []]}
+        labels = own[kind]
         lines = (json.dumps({"text": t, "label": y}) for t, y in zip(texts, labels, strict=True))
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
         return path
@@ -109,11 +102,8 @@ def test_merged_labels_keep_their_own_names(tmp_path):
     data = {"source": str(typed("names", tmp_path)), "merge_labels": {"b": "c"}}
     rows = [replace(r, label="c", row=str(int(r.row) - 1)) for r in answers("one", "two")]
     path, _ = write_to_correct(tmp_path, data, rows, JUDGED, ["c", "a"])
-    assert [(r["label"], r["review:suggested"]) for r in read_csv(path)] == [
-        ("b", "c"),
-        ("b", "c"),
-        ("a", ""),
-    ]
+    told = [(row["label"], row["review:suggested"]) for row in read_csv(path)]
+    assert told == [("b", "c"), ("b", "c"), ("a", "")]
     assert training_command(data, path)[-2:] == ["--set", 'merge_labels={"b" = "c"}']
 
 
@@ -141,15 +131,11 @@ def test_where_the_source_has_changed_the_judged_texts_are_given(tmp_path):
 
 
 def test_pictures_are_given_as_a_table_of_files(tmp_path):
-    from PIL import Image
-
-    files = []
-    for i in range(2):
-        files.append(str(tmp_path / f"{i}.png"))
-        Image.new("RGB", (5, 5)).save(files[-1])
-    path, _ = write_to_correct(
-        tmp_path, {"broken": "refuse", "source": str(tmp_path)}, answers(*files), JUDGED, ["a", "b"]
-    )
+    files = [str(tmp_path / f"{i}.png") for i in range(2)]
+    for file in files:
+        Image.new("RGB", (5, 5)).save(file)
+    data = {"broken": "refuse", "source": str(tmp_path)}
+    path, _ = write_to_correct(tmp_path, data, answers(*files), JUDGED, ["a", "b"])
     split = load_image_dataset(path).splits["train"]
     assert (split.images, split.labels) == ([files[1], files[0]], ["b", "b"])
 
@@ -157,10 +143,8 @@ def test_pictures_are_given_as_a_table_of_files(tmp_path):
 @pytest.mark.slow
 def test_the_command_gives_a_table_that_train_takes(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with open("own.csv", "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(
-            [("id", "comment", "emotion"), *((i, *row) for i, row in enumerate(sentences(40)))]
-        )
+    rows = [(i, *row) for i, row in enumerate(sentences(40))]
+    write_csv(Path("own.csv"), ["id", "comment", "emotion"], rows)
     assert main(["review-labels", "--text", "own.csv", "--folds", "2", "--out", "r", *settings()]) == 0
     assert "then train on that file: glassformer train --text r/to_correct.csv" in capsys.readouterr().out
     assert sorted(int(row["id"]) for row in read_csv(Path("r/to_correct.csv"))) == list(range(40))

@@ -30,8 +30,6 @@ epochs = 2
 pooling = ["mean", "max"]
 lr = [3e-2, 1e-2]
 """
-
-
 ON_RAY = """\
 import ray
 from pathlib import Path
@@ -72,28 +70,17 @@ def test_serial_gives_each_item_with_its_result():
     with pytest.raises(ConfigError, match="no engine 'spark'"):
         map_items("spark", double, [])
 
-
-def test_errors_come_back_as_what_they_are():
-    failed, error = call_safely(double, 7)
+    failed, error = call_safely(double, 7)  # errors come back as what they are
     assert failed
     assert isinstance(error, DataError)
     assert call_safely(double, 4) == (False, 8)
 
 
-def test_a_task_declares_the_threads_and_the_gpu_that_it_uses():
+def test_the_most_demanding_arm_decides_what_a_task_declares(tmp_path: Path):
     assert required_resources(3, "cpu") == {"cpus": 3, "gpus": 0}
     assert required_resources(0, "cuda:0") == {"cpus": 1, "gpus": 1}
-
-
-def test_the_most_demanding_arm_decides_what_a_task_declares(tmp_path: Path):
-    def job(**train):
-        return Job("a", 0, SimpleNamespace(train=SimpleNamespace(**train)), tmp_path)
-
-    jobs = [
-        job(threads=3, device="cpu"),
-        job(threads=2, device="cuda"),
-        Job("v", 0, SimpleNamespace(), tmp_path),
-    ]
+    trains = [{"train": SimpleNamespace(threads=n, device=name)} for n, name in ((3, "cpu"), (2, "cuda"))]
+    jobs = [Job("a", 0, SimpleNamespace(**train), tmp_path) for train in (*trains, {})]
     assert _resources(jobs) == {"cpus": 3, "gpus": 1}
     assert _resources([]) == {}
 

@@ -119,27 +119,25 @@ def test_a_stopped_run_goes_on_whatever_is_said_of_its_recipe(run, tmp_path):
     before = replace(recipe, train=replace(recipe.train, checkpoint_every=11))
     with pytest.raises(KeyboardInterrupt):
         run_task(before, tmp_path / "run", callbacks=[StopAt(17)])
-    other = replace(
-        before, summary="of a later release", expect="another figure", train=replace(before.train, verbose=1)
-    )
+    loud = replace(before.train, verbose=1)
+    other = replace(before, summary="of a later release", expect="another figure", train=loud)
     again = run_task(other, tmp_path / "run", resume=True)
     assert again.metrics["test"] == result.metrics["test"]
     a, b = (load(folder).model_.state_dict() for folder in (result.folder, again.folder))
     assert all((a[key] == b[key]).all() for key in a)
 
 
-def test_validation_is_held_out_of_train(reviews):
-    sizes = ["validation_size=17", "train_size=53"]
-    splits = TASKS["text-classification"].load(
-        load_recipe("europe", [f"data.source={str(reviews)!r}", *sizes])
+def load_splits(source, *settings):
+    return TASKS["text-classification"].load(
+        load_recipe("europe", [f"data.source={str(source)!r}", *settings])
     )
+
+
+def test_validation_is_held_out_of_train_and_in_blocks_where_asked(reviews):
+    splits = load_splits(reviews, "validation_size=17", "train_size=53")
     assert (len(splits.train), len(splits.validation), len(splits.evaluated)) == (53, 17, 31)
     assert not set(splits.train.texts) & set(splits.validation.texts)
-
-
-def test_validation_is_held_out_in_blocks_where_asked(reviews):
-    asked = [f"data.source={str(reviews)!r}", "validation_size=17", "hold_out='blocks'"]
-    splits = TASKS["text-classification"].load(load_recipe("europe", asked))
+    splits = load_splits(reviews, "validation_size=17", "hold_out='blocks'")
     everything = splits.dataset.splits["train"]
     held = block_split(everything.labels, 17, 0)[1].tolist()
     assert [*splits.validation.texts] == [everything.texts[i] for i in held]
@@ -149,4 +147,4 @@ def test_validation_is_held_out_in_blocks_where_asked(reviews):
 def test_no_train_split(reviews, tmp_path):
     (tmp_path / "test.csv").write_bytes((reviews / "test.csv").read_bytes())
     with pytest.raises(DataError, match="no train split"):
-        TASKS["text-classification"].load(load_recipe("europe", [f"data.source={str(tmp_path)!r}"]))
+        load_splits(tmp_path)

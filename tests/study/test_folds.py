@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.tables import read_csv
+from tests.tables import read_csv, write_csv
 
 from glassformer.data.answered import QASplit
 from glassformer.data.dataset import TextSplit
@@ -26,6 +26,12 @@ from glassformer.study.review import review
 from glassformer.tasks.catalog import load_recipe
 
 FLIPPED = (3, 20, 41)  # rows of train.csv whose label is turned round
+OTHER = {"good": "bad", "bad": "good"}
+
+
+def read_rows(path: Path) -> list[list[str]]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.reader(file))
 
 
 def test_folds_are_stratified_and_copies_stay_together():
@@ -39,9 +45,8 @@ def test_folds_are_stratified_and_copies_stay_together():
     assert max(shares) - min(shares) < 0.25
     assert np.array_equal(found, stratified_folds(labels, 5, 0, groups))
     assert not np.array_equal(found, stratified_folds(labels, 5, 1, groups))
-    with pytest.raises(
-        DataError, match=r"class 'b' has 1 example, but 5 folds need 5\. Add examples of the class$"
-    ):
+    said = r"class 'b' has 1 example, but 5 folds need 5\. Add examples of the class$"
+    with pytest.raises(DataError, match=said):
         stratified_folds(["a"] * 9 + ["b"], 5, 0)
     with pytest.raises(DataError, match="class 'b' has 2 distinct examples, but 3 folds need 3"):
         stratified_folds(["a"] * 7 + ["b"] * 4, 3, 0, [str(i) for i in range(7)] + ["x", "x", "y", "y"])
@@ -60,12 +65,10 @@ def test_folds_of_neighbouring_rows():
 def noisy(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The base recipe on data of which three training labels are wrong, without validation data."""
     folder = tmp_path_factory.mktemp("noisy")
-    with open(base.parent / "train.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.reader(file))
+    head, *rows = read_rows(base.parent / "train.csv")
     for i in FLIPPED:
-        rows[i][1] = {"good": "bad", "bad": "good"}[rows[i][1]]
-    with open(folder / "train.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
+        rows[i - 1][1] = OTHER[rows[i - 1][1]]
+    write_csv(folder / "train.csv", head, rows)
     shutil.copy(base.parent / "test.csv", folder)
     path = folder / "noisy.toml"
     path.write_text(base.read_text().replace(str(base.parent), str(folder)), encoding="utf-8")
@@ -94,13 +97,8 @@ def test_every_example_is_judged_once_by_a_model_new_to_it(done):
 
 def test_a_label_that_only_copies_have_is_judged_too(base, tmp_path):
     """The first of two copies has another label, so one fold holds both and the others never learn it."""
-    rows = [
-        ("text", "label"),
-        *((f"a {'warm' if i % 2 else 'dull'} film {i}", "ab"[i % 2]) for i in range(20)),
-    ]
-    rows += [(rows[3][0], "rare")]
-    with open(tmp_path / "train.csv", "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
+    rows = [(f"a {('dull', 'warm')[i % 2]} film {i}", "ab"[i % 2]) for i in range(20)]
+    write_csv(tmp_path / "train.csv", ["text", "label"], [*rows, (rows[2][0], "rare")])
     path = tmp_path / "rare.toml"
     path.write_text(base.read_text().replace(str(base.parent), str(tmp_path)), encoding="utf-8")
     metrics = cross_validate(load_recipe(path, ["epochs=1"]), tmp_path / "folds", 3)
@@ -109,17 +107,13 @@ def test_a_label_that_only_copies_have_is_judged_too(base, tmp_path):
     assert metrics["test"]["per_class"][2]["recall"] == 0
 
 
-def test_mean_and_spread(done):
-    _, metrics, _, _ = done
+def test_mean_and_spread_and_page(done):
+    folder, metrics, _, _ = done
     shares = [f["accuracy"] for f in metrics["folds"]]
     over = metrics["over_folds"]["accuracy"]
     assert over["mean"] == pytest.approx(np.mean(shares))
     assert over["sd"] == pytest.approx(np.std(shares, ddof=1))
     assert (over["min"], over["max"]) == (min(shares), max(shares))
-
-
-def test_page_has_the_folds(done):
-    folder, _, _, _ = done
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert "Cross-validation folds" in page
     assert "61 out-of-fold texts" in page
@@ -139,14 +133,13 @@ def test_finished_folds_are_kept_and_broken_ones_go_on(done, tmp_path):
 def test_finished_folds_of_other_data_are_refused(done, noisy, tmp_path):
     folder = tmp_path / "folds"
     shutil.copytree(done[0], folder)
-    with open(noisy.parent / "train.csv", newline="", encoding="utf-8") as file:
-        head, *rows = csv.reader(file)
-    relabelled = [[text, {"good": "bad", "bad": "good"}[label]] for text, label in rows]
+    head, *rows = read_rows(noisy.parent / "train.csv")
+    relabelled = [[text, OTHER[label]] for text, label in rows]
     recipe = done[3]
     kept = (folder / "folds.json").read_text(encoding="utf-8")
     try:
         for changed in (relabelled, rows[::-1], rows[:-1]):
-            write_rows(noisy.parent / "train.csv", [head, *changed])
+            write_csv(noisy.parent / "train.csv", head, changed)
             with pytest.raises(
                 DataError, match=r"have changed since the finished folds .* Choose another --out"
             ):
@@ -160,13 +153,11 @@ def test_finished_folds_of_other_data_are_refused(done, noisy, tmp_path):
             cross_validate(recipe, folder, 3)
             (folder / "folds.json").write_text(kept, encoding="utf-8")
     finally:
-        write_rows(noisy.parent / "train.csv", [head, *rows])
+        write_csv(noisy.parent / "train.csv", head, rows)
     cross_validate(recipe, folder, 3)
 
 
-def write_rows(path: Path, rows: list[list[str]]) -> None:
-    with open(path, "w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
+ASKED = Question("a?", "b c")
 
 
 @pytest.mark.parametrize(
@@ -179,10 +170,7 @@ def write_rows(path: Path, rows: list[list[str]]) -> None:
         (TaggedSplit([["a", "b"]], [["O", "X"]], "t"), TaggedSplit([["a", "b"]], [["X", "O"]], "t")),
         (ScoredSplit(["a"], ["b"], [1.0], "t"), ScoredSplit(["a"], ["b"], [2.0], "t")),
         (ScoredSplit(["a"], ["b"], None, "t"), ScoredSplit(["a"], ["c"], None, "t")),
-        (
-            QASplit([Question("a?", "b c")], [Answers(("b",), (0,))], "t"),
-            QASplit([Question("a?", "b c")], [Answers(("c",), (2,))], "t"),
-        ),
+        (QASplit([ASKED], [Answers(("b",), (0,))], "t"), QASplit([ASKED], [Answers(("c",), (2,))], "t")),
     ],
 )
 def test_the_digest_of_data_has_all_that_is_learned(split, other):
@@ -196,17 +184,17 @@ def test_the_digest_of_data_has_all_that_is_learned(split, other):
 
 def test_what_is_refused(done, noisy, tmp_path):
     folder, _, _, recipe = done
-    with pytest.raises(ConfigError, match="contains 3 folds, not 4"):
-        cross_validate(recipe, folder, 4)
-    with pytest.raises(ConfigError, match="another recipe"):
-        cross_validate(load_recipe(noisy, ["lr=0.5"]), folder, 3)
-    with pytest.raises(ConfigError, match="1 folds"):
-        cross_validate(recipe, tmp_path / "x", 1)
-    with pytest.raises(DataError, match="column 'label': class 'good' has 30 examples, but 40 folds need 40"):
-        cross_validate(recipe, tmp_path / "x", 40)
     (tmp_path / "own.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="not the folder of a cross-validation"):
-        cross_validate(recipe, tmp_path, 3)
+    few = "column 'label': class 'good' has 30 examples, but 40 folds need 40"
+    for asked, error, said in (
+        ((recipe, folder, 4), ConfigError, "contains 3 folds, not 4"),
+        ((load_recipe(noisy, ["lr=0.5"]), folder, 3), ConfigError, "another recipe"),
+        ((recipe, tmp_path / "x", 1), ConfigError, "1 folds"),
+        ((recipe, tmp_path / "x", 40), DataError, few),
+        ((recipe, tmp_path, 3), ConfigError, "not the folder of a cross-validation"),
+    ):
+        with pytest.raises(error, match=said):
+            cross_validate(*asked)
 
 
 def test_review_finds_the_flipped_labels(done, tmp_path):

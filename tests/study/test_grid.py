@@ -1,5 +1,6 @@
 """What a study's file may say, and what comes of it, before anything is run."""
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -23,22 +24,11 @@ def study(base: Path, tmp_path: Path):
 
 
 def test_every_combination_and_every_named_arm(study):
-    asked = load_study(
-        study(
-            "seeds=[3, 5]\n[set]\nepochs = 4\n[grid]\nlr=[0.1, 1e-3]\npooling=['max', 'first']\n[arms.wide]\nd_ff = 13\n"
-        )
-    )
-    arms = expand(asked)
-    names = [
-        "lr=0.1, pooling=max",
-        "lr=0.1, pooling=first",
-        "lr=0.001, pooling=max",
-        "lr=0.001, pooling=first",
-    ]
-    assert [a.name for a in arms] == [*names, "wide"]
-    assert [(a.recipe.train.lr, a.recipe.model.pooling) for a in arms[:4]] == [
-        (0.1, "max"), (0.1, "first"), (1e-3, "max"), (1e-3, "first"),
-    ]  # fmt: skip
+    grid = "[grid]\nlr=[0.1, 1e-3]\npooling=['max', 'first']\n"
+    arms = expand(load_study(study(f"seeds=[3, 5]\n[set]\nepochs = 4\n{grid}[arms.wide]\nd_ff = 13\n")))
+    values = [(lr, pooling) for lr in (0.1, 1e-3) for pooling in ("max", "first")]
+    assert [a.name for a in arms] == [*(f"lr={lr}, pooling={pooling}" for lr, pooling in values), "wide"]
+    assert [(a.recipe.train.lr, a.recipe.model.pooling) for a in arms[:4]] == values
     assert all(a.recipe.train.epochs == 4 and a.recipe.evaluate.split == "validation" for a in arms)
     assert (arms[4].recipe.model.d_ff, arms[0].recipe.model.d_ff) == (13, 11)
     assert arms[4].with_seed(5).train.seed == 5
@@ -50,16 +40,13 @@ def test_settings_are_laid_over_the_file(study):
 
 
 def test_an_arm_may_have_another_base(study):
-    arms = expand(load_study(study('split = "test"\n[arms.a]\n[arms.b]\nrecipe = "tiny.toml"\nlr = 0.3\n')))
-    assert (
-        arms[1].recipe == expand(load_study(study('split="test"\n[arms.a]\n[arms.b]\nlr = 0.3\n')))[1].recipe
-    )
+    text = 'split = "test"\n[arms.a]\n[arms.b]\nlr = 0.3\n'
+    one, other = (expand(load_study(study(own)))[1] for own in (text, text + 'recipe = "tiny.toml"\n'))
+    assert one.recipe == other.recipe
 
 
 def test_a_study_survives_its_file(study):
     asked = load_study(study("seeds = [0, 2]\n[grid]\nlr = [0.1, 0.2]\n[arms.'x y']\nepochs = 3\n"))
-    import tomllib
-
     assert to_dict(build(Study, tomllib.loads(to_toml(asked)))) == to_dict(asked)
 
 
@@ -94,14 +81,15 @@ def test_what_cannot_be_is_refused_before_anything_runs(study, text, message):
 
 
 def test_no_such_study_or_base(study, tmp_path):
-    with pytest.raises(ConfigError, match=r"no study 'europe-poling'\. Did you mean 'europe-pooling'"):
-        load_study("europe-poling")
-    with pytest.raises(ConfigError, match="no such recipe file"):
-        load_study(tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match="no base recipe"):
-        load_study(study("[grid]\nlr=[1.0,2.0]", recipe=""))
-    with pytest.raises(ConfigError, match="no recipe 'europa'"):
-        expand(load_study(study("[grid]\nlr=[1.0,2.0]", recipe='recipe = "europa"')))
+    grid = "[grid]\nlr=[1.0,2.0]"
+    for asked, said in (
+        (lambda: "europe-poling", r"no study 'europe-poling'\. Did you mean 'europe-pooling'"),
+        (lambda: tmp_path / "none.toml", "no such recipe file"),
+        (lambda: study(grid, recipe=""), "no base recipe"),
+        (lambda: study(grid, recipe='recipe = "europa"'), "no recipe 'europa'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            expand(load_study(asked()))
 
 
 def test_folders_are_safe_and_distinct():

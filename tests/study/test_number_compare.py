@@ -125,12 +125,13 @@ def test_finished_runs_are_compared_by_a_permutation_test(done):
     assert other["p"] == other["permutation"][0]["p"] < 0.05
     assert results["verdict"].startswith(f"Significantly worse than {runs[0].as_posix()}")
     assert "of mean absolute error above" in results["sentences"][other["name"]]
-    with pytest.raises(ConfigError, match="was evaluated on validation, not on test"):
-        compare_runs(runs, split="test")
-    with pytest.raises(ConfigError, match="Did you mean 'mae'"):
-        compare_runs(runs, measure="mea")
-    with pytest.raises(ConfigError, match="Did you mean 'test'"):
-        compare_runs(runs, split="tests")
+    for wrong, said in (
+        ({"split": "test"}, "was evaluated on validation, not on test"),
+        ({"split": "tests"}, "Did you mean 'test'"),
+        ({"measure": "mea"}, "Did you mean 'mae'"),
+    ):
+        with pytest.raises(ConfigError, match=said):
+            compare_runs(runs, **wrong)
 
 
 def test_the_command_compares_models_on_a_table(base, tmp_path, monkeypatch, capsys):

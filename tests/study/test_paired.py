@@ -52,10 +52,8 @@ def of_tags(made: list[int], exact: list[int], right: list[int]) -> RunPredictio
 
 
 def test_arms_without_one_sentence_all_right_can_differ():
-    worse, better = (
-        of_tags([1, 1, 1, 1], [0, 0, 0, 0], [3, 2, 3, 1]),
-        of_tags([3, 2, 4, 1], [2, 2, 3, 1], [8, 7, 8, 6]),
-    )
+    worse = of_tags([1, 1, 1, 1], [0, 0, 0, 0], [3, 2, 3, 1])
+    better = of_tags([3, 2, 4, 1], [2, 2, 3, 1], [8, 7, 8, 6])
     for measure in ("entity_f1", "accuracy"):
         results = compared(measure, worse, better)
         (arm,) = results["arms"][1:]
@@ -96,3 +94,18 @@ def test_an_interval_of_nothing_right_is_that_of_accuracy_alone():
     assert bounds(scores, "micro_f1").startswith("at least 70.0")
     nothing = {"n": 10, "accuracy": 0.0, "macro_f1": 0.0, "macro_f1_interval": [0.0, 0.0]}
     assert bounds(nothing, "macro_f1").startswith("at most 30.0")
+
+
+def test_arms_that_are_right_on_the_same_examples_are_said_to_be():
+    def arm(name, **more):
+        share = {"mean": 0.714, "difference": 0.0, "difference_interval": [0.0, 0.0]}
+        return {"name": name, "accuracy": share, "significant": False, "p_holm": 1.0, **more}
+
+    arms = [arm("encoder-mini"), arm("textcnn", mcnemar=[{"wins": 0, "losses": 0, "p": 1.0}])]
+    results = {"n": 35, "baseline": "encoder-mini", "arms": arms, "seeds": [0], "unfinished": []}
+    said = sentences(results | {"baselines": {"TF-IDF": {"accuracy": 0.943}}})
+    start = "No difference: right on the same examples as encoder-mini"
+    assert said["sentences"]["textcnn"].startswith(start)
+    assert "No variant reaches TF-IDF (94.3" in said["verdict"]
+    weaker = sentences(results | {"baselines": {"TF-IDF": {"accuracy": 0.7}}})
+    assert "reaches" not in weaker["verdict"]

@@ -27,12 +27,8 @@ pytestmark = pytest.mark.slow
 
 def start(folder: Path, *more: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "glassformer.cli.app", "compare", str(folder / "mine.toml")]
-    return subprocess.Popen(
-        [*command, "--out", str(folder / "out"), *more],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command += ["--out", str(folder / "out"), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def steps(folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""The task word2vec: a recipe becomes a run folder, and the verbs that read it."""
+"""The task word2vec: a recipe becomes a run folder, the verbs that read it, and texts that are left out."""
 
 import json
 from dataclasses import replace
@@ -17,6 +17,8 @@ from glassformer.tasks.catalog import load_recipe
 from glassformer.tasks.run import evaluate_task, relevant_settings, run_task
 from glassformer.tasks.word2vec.estimator import load_texts
 from glassformer.tasks.word2vec.recipe import CorpusConfig
+
+from ..cli.tiny import sets
 
 SETTINGS = ["dim=13", "epochs=2", "limit=800", 'tests=["countries", "wordsim353"]']
 
@@ -73,10 +75,9 @@ def test_verbs(run, tmp_path):
         look_up(run, ["pariss"])
     cosine = pytest.approx(gf.Word2Vec.load(run).similarity("king", "man"))
     assert look_up(run, ["king", "man"]) == [("man", cosine)]
-    with pytest.raises(ConfigError, match="4 words"):
-        look_up(run, ["king", "man", "woman", "queen"])
-    with pytest.raises(ConfigError, match="no word"):
-        look_up(run, [])
+    for words, said in ((["king", "man", "woman", "queen"], "4 words"), ([], "no word")):
+        with pytest.raises(ConfigError, match=said):
+            look_up(run, words)
     convert(run, tmp_path / "v.bin")
     assert (gf.Word2Vec.load(tmp_path / "v.bin").vectors_ == gf.Word2Vec.load(run).vectors_).all()
     with pytest.raises(ConfigError, match="exists"):
@@ -121,13 +122,8 @@ def test_what_cannot_be_judged_is_said_before_training(setting, message, tmp_pat
 
 def test_words_without_a_vector_are_said(tmp_path):
     said: list[str] = []
-    settings = [
-        *SETTINGS,
-        "epochs=1",
-        "tests=[]",
-        'neighbours=["king", "zebra"]',
-        'analogies=["king man yak"]',
-    ]
+    words = ['neighbours=["king", "zebra"]', 'analogies=["king man yak"]']
+    settings = [*SETTINGS, "epochs=1", "tests=[]", *words]
     done = run_task(load_recipe("countries-word2vec", settings), tmp_path / "run", log=said.append)
     assert "left out, because they have no vector: zebra, yak" in said
     assert set(done.metrics["neighbours"]) == {"king"}
@@ -156,3 +152,96 @@ def test_load_gives_word_vectors_back(run, tmp_path, capsys):
 def test_what_decides_a_run():
     quiet, loud, other = (load_recipe("europe", [key]) for key in ("verbose=0", "verbose=1", "lr=0.5"))
     assert relevant_settings(quiet) == relevant_settings(loud) != relevant_settings(other)
+
+
+# --- texts that also stand in a test set: left out, counted and said -----------------------------------
+
+TRAIN = ["the king and the queen", "a fine film", "Café <br />du monde!", "a bad film", "a fine film"]
+TRAIN += ["le café"]
+TEST = ["A fine  film", "nothing else", normalize("NFD", "café du monde!"), "a bad film"]
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A folder with a table of each split; a text of train stands in test, three more do once they are cleaned."""
+    folder = tmp_path / "reviews"
+    folder.mkdir()
+    for split, texts in (("train", TRAIN), ("test", TEST), ("validation", ["the king and the queen"])):
+        rows = (json.dumps({"text": text}) + "\n" for text in texts)
+        (folder / f"{split}.jsonl").write_text("".join(rows), encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("options", "left", "excluded"),
+    [
+        ({}, 6, {}),
+        ({"exclude": ("test",)}, 2, {"test": 4}),
+        ({"exclude": ("test",), "lowercase": False}, 5, {"test": 1}),
+        ({"exclude": ("test", "validation", "test")}, 1, {"test": 4, "validation": 1}),
+        ({"exclude": ("unsupervised",)}, 6, {}),
+        ({"exclude": ("test",), "splits": ("validation",)}, 1, {"test": 0}),
+        ({"exclude": ("validation",), "splits": ("train", "validation")}, 5, {"validation": 2}),
+    ],
+)
+def test_what_is_left(options, left, excluded, source):
+    found = load_texts(CorpusConfig(source=str(source), **options))
+    assert len(found.sentences) == left
+    assert found.excluded == excluded
+
+
+def test_the_excluded_split_is_whole_whatever_the_limit(source):
+    (source / "train.jsonl").write_text('{"text": "a bad film"}\n{"text": "a good film"}\n')
+    found = load_texts(CorpusConfig(source=str(source), exclude=("test",), limit=3))
+    assert found.sentences == [["a", "good", "film"]]
+    assert found.excluded == {"test": 1}
+
+
+def test_a_single_file_has_nothing_to_exclude(tmp_path):
+    bodies = {"t.txt": "a fine film\na bad one\n", "t.csv": "text,label\na fine film,1\na bad one,0\n"}
+    for name, body in bodies.items():
+        (tmp_path / name).write_text(body)
+        found = load_texts(CorpusConfig(source=str(tmp_path / name), exclude=("test",)))
+        assert found.sentences == [["a", "fine", "film"], ["a", "bad", "one"]]
+        assert found.excluded == {}
+
+
+def test_when_nothing_is_left_the_way_out_is_right(source, tmp_path, capsys):
+    with pytest.raises(DataError, match=r"no text is left: each one is also in test\..*exclude=\[\]"):
+        load_texts(CorpusConfig(source=str(source), splits=("test",), exclude=("test",)))
+    small = sets('splits=["test"]', "min_count=1", "tests=[]", "epochs=1", "dim=3")
+    command = ["train", "imdb-word2vec", "--data", str(source), *small, "--out", str(tmp_path / "run")]
+    assert main(command) == 2
+    assert "no text is left" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+    assert main([*command, "--set", "exclude=[]"]) == 0
+    assert "were left out" not in capsys.readouterr().out
+
+
+def test_a_name_that_is_no_split(source):
+    with pytest.raises(ConfigError, match=r"data\.exclude: no split is called 'tset'\. Did you mean 'test'"):
+        load_texts(CorpusConfig(source=str(source), exclude=("tset",)))
+
+
+def test_the_run_says_how_many(source, tmp_path):
+    said: list[str] = []
+    keys = [f"source={source}", "min_count=1", "tests=[]", "epochs=1", "dim=3"]
+    recipe = load_recipe("imdb-word2vec", [*keys, 'splits=["train"]'])
+    assert recipe.data.exclude == ("test",)
+    run = run_task(recipe, tmp_path / "run", log=said.append)
+    assert "texts that are also in test, left out: 4" in said
+    assert run.metrics["excluded"] == {"test": 4}
+    assert run.metrics["texts"] == 2
+    assert "Texts that are also in test, left out: 4." in run.report.read_text()
+    metrics = json.loads((run.folder / "metrics.json").read_text())
+    del metrics["excluded"]  # as earlier versions wrote it
+    (run.folder / "metrics.json").write_text(json.dumps(metrics))
+    assert main(["report", str(run.folder)]) == 0
+    assert "were left out" not in run.report.read_text()
+
+
+@pytest.mark.slow
+def test_the_reviews_of_imdb_that_stand_in_its_test_set(data_root):
+    found = load_texts(load_recipe("imdb-word2vec").data)
+    assert found.excluded["test"] >= 266 + 123  # that many distinct texts, unlabelled and of train
+    assert len(found.sentences) + found.excluded["test"] == 75_000
