@@ -126,10 +126,7 @@ def test_what_the_hub_cannot_express_is_told_what_can(name, why, tmp_path: Path)
         export_hf(build(name), tmp_path / "hf", TEXTS)
     assert f"transformers has no class for {why}" in str(caught.value)
     assert "Use --to onnx, which supports every classifier" in caught.value.fix
-    assert (
-        "models with a folder for transformers are encoder-base and checkpoints of bert, roberta"
-        in caught.value.fix
-    )
+    assert "--to hf supports encoder-base and checkpoints of bert, roberta" in caught.value.fix
     assert list(tmp_path.iterdir()) == []
 
 

@@ -117,6 +117,17 @@ def _load_and_gather(
     return model, gather(select_inputs(model, pair_column), request) if source is None else source
 
 
+def _with_pair_columns(
+    user_table: predictions.TableFormat | None, request: rows.InputRequest, has_pairs: bool
+) -> predictions.TableFormat | None:
+    """The user's table with the names of both text columns, if the model reads pairs."""
+    if user_table is None or not has_pairs:
+        return user_table
+    names = user_table.names, request.text_column, request.pair_column
+    *pair, _ = columns_for_pair_model(*names, request.arguments[0], request.training_columns)
+    return replace(user_table, pair=tuple(pair))
+
+
 # --- from Parquet to Parquet ----------------------------------------------------------------------
 
 
@@ -311,11 +322,7 @@ def predict_command(
         predictions.check_output(out, kind)
     request = build_request(run, arguments, text_column, pair_column, skip)
     model, source = _load_and_gather(request, precision, labels or (), template)
-    if user_table is not None and source.layout.pairs:
-        *pair, _ = columns_for_pair_model(
-            user_table.names, text_column, pair_column, arguments[0], request.training_columns
-        )
-        user_table = replace(user_table, pair=tuple(pair))
+    user_table = _with_pair_columns(user_table, request, source.layout.pairs)
     writer = Writer(kind(model, source.layout, coverage), out, json, user_table, least_confident)
     _write(writer, source, skip)
     if json:

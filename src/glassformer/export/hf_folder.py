@@ -48,7 +48,7 @@ def representable(model: Any, name: str) -> Any:
         reason = f"no layout of the Hub has {' and '.join(_obstacles(config)) or 'its layers'}"
     families = [kind for kind, family in FAMILIES.items() if family.hub and family.model.reads == model.reads]
     architectures = ", ".join(_representable_architectures(model.reads))
-    fix = "Use --to onnx, which supports every classifier; models with a folder for transformers are "
+    fix = "Use --to onnx, which supports every classifier; --to hf supports "
     fix += f"{architectures} and checkpoints of {', '.join(families)}"
     what = f"transformers has no class for {name!r}: {reason}"
     raise NotForThisModelError(what, where="--to hf", fix=fix)

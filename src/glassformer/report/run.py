@@ -51,7 +51,7 @@ class Run:
     evaluations: list[dict[str, Any]]
     doctor: dict[str, Any]
     calibration: dict[str, Any]  # content of calibration.json; empty if the run was not calibrated
-    known: KnownRecipe = field(default=UNKNOWN_RECIPE, kw_only=True)
+    known: KnownRecipe = field(default=UNKNOWN_RECIPE, kw_only=True)  # facts about the recipe
 
     @property
     def noun(self) -> str:

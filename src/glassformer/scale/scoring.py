@@ -53,7 +53,7 @@ CHUNK_ROWS = 256  # number of rows that are converted to Python objects at a tim
 
 @dataclass(frozen=True)
 class Shard:
-    """A range of rows of a column, and the file for their predictions."""
+    """A range of rows of a column, and the file for their predictions (``target``)."""
 
     source: str
     column: str
