@@ -24,13 +24,13 @@ def command(
 ) -> Callable[[Callable[[Any], Any]], Callable[..., int]]:
     """Make a function of the options the ``main`` of its module, whose docstring is the help; ``python -m`` runs it.
 
-    The function returns what it found, which is written behind ``title``, the facts of the machine (``options.facts``,
-    taken before it begins) and ``--threads``, if it has that option; or None or an exit code where it writes otherwise.
-    ``options.write(found)`` keeps what it has so far. An error of the package, such as missing data, is one line and
-    its exit code; Ctrl-C is 130.
+    The function returns what it found, which is written behind ``title``, the facts of the machine
+    (``options.facts``, taken before it begins) and ``--threads``, if it has that option; or None or an exit code
+    where it writes otherwise. ``options.write(found)`` keeps what it has so far. An error of the package, such as
+    missing data, is one line and its exit code; Ctrl-C is 130.
 
     Args:
-        out: the default of ``--out``: the stem of a file in results/, or a function of the options; None: no option.
+        out: default of ``--out``: the stem of a file in results/, or a function of the options; None: no option.
         packages: whose versions the result states.
         positional, options: as ``parse`` takes them.
     """

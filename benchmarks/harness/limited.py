@@ -27,7 +27,7 @@ LIMITS = {
 def at_levels(
     module: str, levels: Sequence[str], switches: Mapping[str, dict[str, str]], options: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What ``python -m module --here`` finds at each level, one thread each; it prints that as JSON in its last line."""
+    """What ``python -m module --here`` finds at each level, one thread each: its last line, as JSON."""
     names = [level.name for level in loading.LEVELS if loading.cpu_flags() >= level.flags]
     if missing := [name for name in levels if name not in names]:
         raise InputError(f"the processor has no {', '.join(missing)}")

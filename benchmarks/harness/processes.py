@@ -85,7 +85,7 @@ def ended(pid: int) -> int:
 
 
 def answered(work: Callable[[], Any], out: int | None = None, err: int | None = None) -> tuple[int, Any]:
-    """The exit code of ``work`` in a process of its own, and what it returned, by way of JSON; None: nothing."""
+    """The exit code of ``work`` in a process of its own, and what it returned, as JSON has it; None: nothing."""
     reader, writer = os.pipe()
 
     def child() -> None:

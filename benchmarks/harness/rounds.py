@@ -208,8 +208,8 @@ def steps_of(history: Sequence[dict[str, Any]]) -> tuple[int, float, float]:
 def compared(contenders: Sequence[Contender], rounds: int) -> dict[str, Any]:
     """Contenders timed in turn, as a result file has them.
 
-    Where ours is the last: how it stands beside the others, and how far each peer's mean loss over all windows lies
-    from ours, relative to ours, which says that the work is the same.
+    Where ours is the last: how it stands beside the others, and how far each peer's mean loss over all windows
+    lies from ours, relative to ours, which says that the work is the same.
     """
     take_turns(contenders, rounds)
     found: dict[str, Any] = {"contenders": [contender.summary() for contender in contenders]}

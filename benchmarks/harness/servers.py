@@ -18,7 +18,7 @@ import psutil
 
 
 class Server:
-    """A server process on a port of its own; what it says on stderr goes to the file ``errors``, if one is given."""
+    """A server process on a port of its own; its stderr goes to the file ``errors``, if one is given."""
 
     def __init__(self, *command: str | Path, threads: int, errors: Path | None = None):
         self.errors = errors

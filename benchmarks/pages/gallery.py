@@ -107,7 +107,7 @@ class GalleryRun:
 
 
 def find_run(recipe: str, folders: Sequence[Path]) -> Path:
-    """The folder of a finished run of a recipe, the lowest seed first, or of an arm of a study (STUDY/ARM)."""
+    """The folder of a finished run of a recipe, lowest seed first, or of an arm of a study (STUDY/ARM)."""
     study, _, arm = recipe.partition("/")
     for folder in folders:
         place = folder / study / "arms" / folder_name(arm) / "seed-0"
@@ -121,7 +121,7 @@ def find_run(recipe: str, folders: Sequence[Path]) -> Path:
 
 
 def changed_settings(recipe: Any) -> dict[str, Any]:
-    """Settings of a run that differ from those of the recipe that ships under its name; of paths the last two names."""
+    """Settings of a run that differ from those of its shipped recipe; of paths the last two names."""
     shipped, own = flat(to_dict(load_recipe(recipe.name))), flat(to_dict(recipe))
     changed = {key.rpartition(".")[2]: value for key, value in own.items() if shipped.get(key) != value}
     for key, value in changed.items():
@@ -348,7 +348,7 @@ def block(name: str, picture: Picture, drawn: Drawn) -> str:
 
 
 def with_block(page: str, name: str, text: str) -> str:
-    """The page with another block between the marks of a picture, which it gets where the picture has a section."""
+    """The page with another block between the marks of a picture, added where the picture has a section."""
     mark = re.compile(MARK.format(re.escape(name)), re.DOTALL)
     if not mark.search(page) and (section := PICTURES[name].section if name in PICTURES else ""):
         page = f"{page.rstrip()}\n\n### {section}\n\n<!-- picture: {name} -->\n<!-- end -->\n"
@@ -358,7 +358,7 @@ def with_block(page: str, name: str, text: str) -> str:
 
 
 def make(name: str, runs: Sequence[Path]) -> tuple[bytes, str]:
-    """A picture's bytes and its block on the page; an error where a run is missing or cannot be drawn, or it is too large."""
+    """A picture's bytes and its block on the page; an error where it cannot be drawn or is too large."""
     picture = PICTURES[name]
     if picture.recorded:
         found = [GalleryRun.published(recipe) for recipe in picture.recipes]

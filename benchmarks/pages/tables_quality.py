@@ -10,9 +10,11 @@ from benchmarks.pages.markdown import Table, missing, of, read, read_all, span, 
 from benchmarks.quality import auto
 from glassformer.explain import faithfulness
 
-VECTOR_TESTS = {  # and their names on the pages
-    "wordsim353": "WordSim-353, Spearman", "simlex999": "SimLex-999, Spearman", "google": "Google analogies"
-}  # fmt: skip
+VECTOR_TESTS = {
+    "wordsim353": "WordSim-353, Spearman",
+    "simlex999": "SimLex-999, Spearman",
+    "google": "Google analogies",
+}
 FEW_SHOT = ("glassformer", "SetFit", "fine-tuning", "linear probe")
 FEW_SHOT_DATA = {"imdb": "IMDb", "goemotions": "GoEmotions, five emotions"}
 CLEAREST = 3  # counter-examples that a page shows

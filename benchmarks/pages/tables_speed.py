@@ -66,16 +66,12 @@ def training_there(ending: str = "") -> str:
 
 
 def attentions(contenders: list[dict[str, Any]]) -> list[str]:
-    """Which attention the peers took that were given the choice; and that one in bf16 was not, where it was not."""
+    """Which attention the peers took that were given the choice."""
     apart = ("OpenVINO", "as it comes")
     others = [c for c in contenders if not c["name"].startswith("glassformer")]
     peers = [c for c in others if not any(word in c["name"] for word in apart)]
     chosen = [(c["name"], a) for c in peers if "times the time" in (a := c["setting"].get("attention", ""))]
-    told = ["Attention used: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
-    if any("bf16" in c["setting"].get("precision", "") for c in peers if c["name"] not in dict(chosen)):
-        before = "Measured before the faster attention was selected"
-        told.append(f"{before}: libraries in bf16 used sdpa, which may be slower for them.")
-    return told
+    return ["Attention used: " + "; ".join(f"{name}: {a}" for name, a in chosen) + "."] if chosen else []
 
 
 def compared(rate: str, unit: str, result: dict[str, Any]) -> str:

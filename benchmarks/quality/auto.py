@@ -3,8 +3,8 @@
     GLASSFORMER_DATA=... .venv/bin/python -m benchmarks.quality.auto [--data banking77 sick] [--rows 100 1000 10-each all]
         [--methods ours tfidf svc embeddings] [--draws 3] [--threads 1]
 
-    ours         gf.TextClassifier().fit(texts, labels), no setting at all (scores: gf.TextRegressor(); images:
-                 gf.ImageClassifier(), without DINOv2's weights, where the Hub is away)
+    ours         gf.TextClassifier().fit(texts, labels), no setting at all (scores: gf.TextRegressor();
+                 images: gf.ImageClassifier(), without DINOv2's weights, where the Hub is away)
     named, hog   the same with "all-minilm-l6-v2" and "hog"
     tfidf        word TF-IDF (1, 2), logistic regression
     svc          word (1, 2) and character (2 to 5) TF-IDF, LinearSVC

@@ -9,8 +9,8 @@ one thread and the same precision (``auto``: bf16 where the processor has it, Se
 ``bf16`` and autocast):
 
     glassformer   gf.Embedder().fit(texts, labels), every setting at its default
-    SetFit        pairs as the paper draws them (R = 20 of one class and 20 of two for each text), cosine loss, one
-                  epoch in batches of 16 at 2e-5 by sentence-transformers' trainer, then a logistic regression
+    SetFit        pairs as the paper draws them (R = 20 of one class and 20 of two for each text), cosine loss,
+                  one epoch in batches of 16 at 2e-5 by sentence-transformers' trainer, then a logistic regression
     fine-tuning   gf.TextClassifier, every setting at its default
     linear probe  a logistic regression of the untouched vectors
 

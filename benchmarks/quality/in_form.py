@@ -59,7 +59,7 @@ def write_bert(folder: Path, **sizes: int) -> None:
 
 
 def write_vit(folder: Path, **sizes: int) -> None:
-    """A folder as the Hub has vit-base-patch16-224-in21k: an encoder with a pooler, and how pictures are scaled."""
+    """A folder like the Hub's vit-base-patch16-224-in21k: an encoder with a pooler, and how pictures are scaled."""
     from transformers import ViTConfig, ViTModel
 
     ViTModel(ViTConfig(**sizes), add_pooling_layer=True).save_pretrained(folder)
@@ -107,7 +107,7 @@ def random_checkpoint(layout: Layout, root: Path, seed: int) -> Path:
 
 
 def run_in_form(name: str, weights: Path, folder: Path, overrides: list[str], say: Callable) -> dict:
-    """Run a recipe on a checkpoint's folder, and say what came out; an error where the saved model judges otherwise."""
+    """Run a recipe on a checkpoint's folder; an error where the saved model judges otherwise."""
     recipe = load_recipe(name, [*overrides, f"model={weights}"])
     check_folder(folder, recipe, resume=folder.exists())  # a finished run of other settings is not taken over
     if not (folder / "metrics.json").is_file():
@@ -122,10 +122,11 @@ def run_in_form(name: str, weights: Path, folder: Path, overrides: list[str], sa
         records = [json.loads(line) for line in file]
     steps = max(r["step"] for r in records if r["kind"] == "step")
     labels = Counter(row.label for row in read_predictions(folder / "predictions.csv"))
+    train = len(TASKS[recipe.task].load(recipe).train)
     return {
         "recipe": name, "overrides": overrides, "weights_source": metrics["weights_source"],
         "parameters": metrics["parameters"], "steps": steps,
-        "examples": {"train": len(TASKS[recipe.task].load(recipe).train), "judged": judged["n"], "split": metrics["judged"]},
+        "examples": {"train": train, "judged": judged["n"], "split": metrics["judged"]},
         "seconds": {k: round(v, 1) for k, v in metrics["seconds"].items()},
         "peak_memory_mb": metrics["peak_memory_mb"], "accuracy": judged["accuracy"],
         "accuracy_interval": judged["accuracy_interval"], "chance": max(labels.values()) / judged["n"],

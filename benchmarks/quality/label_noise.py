@@ -33,7 +33,7 @@ FIRST = (100, 500, 1000)  # suggestions that a person might look at
 def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]:
     """The recipe's training texts as a CSV file, some of their labels turned round; the rows of those.
 
-    Where the file is there with other examples or flips, folds beside it would be of both: that is a ConfigError.
+    Where the file is there with other examples or flips, folds beside it would be of both: a ConfigError.
     """
     train = TASKS[recipe.task].load(recipe).train
     labels = list(train.labels or [])
@@ -59,7 +59,7 @@ def write_flipped(recipe: Recipe, path: Path, flips: int, seed: int) -> set[int]
 
 
 def found_among(rows: Sequence[int], flipped: set[int]) -> dict[str, dict[str, float]]:
-    """First k suggestions (the most doubtful first) -> how many were flipped, as shares of the k and of all flips too."""
+    """First k suggestions (most doubtful first) -> how many were flipped, also as shares of k and of all flips."""
     out = {}
     for k in FIRST:
         hits = sum(row in flipped for row in rows[:k])

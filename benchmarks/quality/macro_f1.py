@@ -148,10 +148,9 @@ KINDS: dict[str, Kind] = {
 def judged(bounds: Sequence[Sequence[float]], truth: float, figures: Sequence[float]) -> dict[str, float]:
     """Shares of intervals that hold the truth, lie below it or above it, and hold the figure; the mean width."""
     low, high = np.array(bounds, float).T
-    shares = {
-        "covered": (low <= truth) & (truth <= high), "too_low": high < truth, "too_high": low > truth,
-        "holds_figure": (low <= np.array(figures) + 1e-9) & (high >= np.array(figures) - 1e-9), "width": high - low,
-    }  # fmt: skip
+    inside = (low <= np.array(figures) + 1e-9) & (high >= np.array(figures) - 1e-9)
+    shares = dict(covered=(low <= truth) & (truth <= high), too_low=high < truth, too_high=low > truth)
+    shares |= dict(holds_figure=inside, width=high - low)
     return {name: float(values.mean()) for name, values in shares.items()}
 
 

@@ -107,7 +107,5 @@ def main(args: Any) -> dict[str, Any]:
     assert max(sums) < SUMS, "the contributions do not add up to the cosine"
     found = {way: beside_random(*fall) for way, fall in falls.items()}
     print(*found.values(), sep="\n")
-    return {
-        "model": embedder.weights_source_, "fitted": bool(args.model), "pairs": len(sums),
-        "random_pairs_each": args.random, "largest_gap_of_sums": max(sums), **found,
-    }  # fmt: skip
+    told = {"model": embedder.weights_source_, "fitted": bool(args.model), "pairs": len(sums)}
+    return told | {"random_pairs_each": args.random, "largest_gap_of_sums": max(sums), **found}

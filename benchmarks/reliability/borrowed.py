@@ -68,7 +68,8 @@ def onnx() -> tuple[dict[str, Any], str]:
     row = {
         "promise": "ONNX exports compared with their models. The same label, logits within 1e-4 (`benchmarks/results/export.json`)",
         "asked": 8_000, "run": sum(m["inputs"] for m in models),
-        "passed": sum(m["inputs"] - m["labels_changed"] for m in close), "seconds": sum(m["seconds"] for m in models),
+        "passed": sum(m["inputs"] - m["labels_changed"] for m in close),
+        "seconds": sum(m["seconds"] for m in models),
     }  # fmt: skip
     if not models:
         return row, ""

@@ -181,7 +181,7 @@ def contents(home: Path) -> dict[str, tuple[int, str]]:
 
 
 def faults(before: dict, after: dict, sizes: dict, limit: int) -> list[str]:
-    """What a refused command has left that it must not; older checkpoints and the shards of a whole table may go."""
+    """What a refused command must not have left; older checkpoints and shards of a whole table may go."""
     goes = ("checkpoints/", ".parts/")
     gone = [name for name in before.keys() - after.keys() if not any(part in name for part in goes)]
     wrong = [f"{name} is gone" for name in gone]

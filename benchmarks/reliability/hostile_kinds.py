@@ -87,7 +87,8 @@ def framing() -> Iterator[Hostile]:
     codings = ("gzip", "chunked, gzip", "xchunked", "identity")
     for lines in (
         ("Content-Length: 15", "Content-Length: 16"), ("Content-Length: 15", "Content-Length: 15"),
-        *((f"Content-Length: {length}",) for length in lengths), *((f"Transfer-Encoding: {c}",) for c in codings),
+        *((f"Content-Length: {length}",) for length in lengths),
+        *((f"Transfer-Encoding: {coding}",) for coding in codings),
         ("Transfer-Encoding : chunked",), ("Transfer-Encoding: chunked",) * 2,
     ):  # fmt: skip
         yield one(", ".join(lines), head("/v1/predict", "POST", *lines) + b"\r\n" + body, b"\r\nx\r\n")

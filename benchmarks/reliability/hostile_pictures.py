@@ -311,7 +311,7 @@ def page(width: int, height: int, changes: dict[int, Entry], tail: bytes = b"", 
 def pieces(
     width: int, height: int, data: bytes, count: int, end: int, own: dict[int, Entry], *tags: int
 ) -> bytes:
-    """A page in so many pieces that all lie at the same place; ``tags``: of their places, from ``end`` on, and sizes."""
+    """A page in so many pieces that all lie at one place; ``tags``: of their places, from ``end`` on, and sizes."""
     changes = own | {tags[0]: (4, count, u32(end)), tags[1]: (4, count, u32(end + 4 * count))}
     places = struct.pack(f"<{count}I", *[end + 8 * count] * count)
     sizes = struct.pack(f"<{count}I", *[len(data)] * count)
@@ -477,9 +477,9 @@ def ppms() -> Iterator[Case]:
     yield "PBM: 36 million bits", b"P4 6000 6000\n" + bytes(6000 * 750), "either"
     yield "PFM: floating-point", b"Pf 17 13 -1.0\n" + bytes(4 * 221), "refused"
     for head in (
-        b"P6 0 0 255", b"P6 -3 3 255", b"P6 3 3 0", b"P6 3 3 65536", b"P6 99999999999 3 255", b"P6 99999999 9 255",
-        b"P6 1e9 3 255", b"P6 3 3 -1", b"P6 3 3 x", b"P7\nWIDTH 9\nENDHDR", b"Pf 3 3 nan", b"P6 3", b"P6",
-        b"P0CMYK 9999 9999 254", b"P6 \xd9\xa3 3 255",
+        b"P6 0 0 255", b"P6 -3 3 255", b"P6 3 3 0", b"P6 3 3 65536", b"P6 99999999999 3 255",
+        b"P6 99999999 9 255", b"P6 1e9 3 255", b"P6 3 3 -1", b"P6 3 3 x", b"P7\nWIDTH 9\nENDHDR", b"Pf 3 3 nan",
+        b"P6 3", b"P6", b"P0CMYK 9999 9999 254", b"P6 \xd9\xa3 3 255",
     ):  # fmt: skip
         yield f"PPM: {head.decode()!r}", head + b"\n" + bytes(99), "refused"
 

@@ -195,8 +195,8 @@ class Job:
 
 
 VERBS = (
-    "train text, train image, train word2vec, evaluate text, train text, predict text, train image, export image, "
-    "evaluate image, export image"
+    "train text, train image, train word2vec, evaluate text, train text, predict text, train image, "
+    "export image, evaluate image, export image"
 )
 JOBS = [Job(*words.split()) for words in VERBS.split(", ")]
 

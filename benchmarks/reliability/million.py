@@ -73,7 +73,7 @@ def score(command: list[str], parts: Path, stop_at: int | None) -> tuple[int, li
 def flatness(memory: list[tuple[int, float]], before: int) -> dict[str, Any]:
     """The largest memory in the first and in the last half of this call's shards, once its workers have begun.
 
-    ``memory``: (shards there, MB). Until a fifth of the shards beyond those ``before`` is done, workers are starting.
+    ``memory``: (shards there, MB). Workers are starting until a fifth of the shards beyond ``before`` is done.
     """
     last = max((done for done, _ in memory), default=0)
     begun = [(done, mb) for done, mb in memory if done > before + (last - before) // 5]

@@ -25,8 +25,8 @@ COMPARISONS = _instead(
     "Lt LtE GtE, LtE Lt Gt, Gt GtE LtE, GtE Gt Lt, Eq NotEq, NotEq Eq, Is IsNot, IsNot Is, In NotIn, NotIn In"
 )
 ARITHMETIC = _instead(
-    "Add Sub, Sub Add, Mult Div, Div Mult, FloorDiv Mult, Mod FloorDiv, Pow Mult, BitAnd BitOr, BitOr BitAnd, "
-    "LShift RShift, RShift LShift"
+    "Add Sub, Sub Add, Mult Div, Div Mult, FloorDiv Mult, Mod FloorDiv, Pow Mult, BitAnd BitOr, "
+    "BitOr BitAnd, LShift RShift, RShift LShift"
 )
 DANGEROUS = {"kill", "killpg", "rmtree"}  # a signal or a folder that is not the test's
 # An error's words, a guard, a GPU's needs.

@@ -177,7 +177,7 @@ def train(lines: Sequence[str], options: dict[str, Any], pieces: int = VOCABULAR
 
 
 def compare(model: bytes, texts: Sequence[tuple[str, str]], unigram: bool) -> dict[str, Any]:
-    """Texts (kind and text) whose ids differ from the library's: how many of each kind, and the first examples."""
+    """Texts (kind and text) whose ids differ from the library's: how many of each kind, and examples."""
     import sentencepiece
 
     theirs = sentencepiece.SentencePieceProcessor(model_proto=model)

@@ -124,7 +124,7 @@ ENCODER = EncoderConfig(384, 2, HEADS, 1536, "pre", "gelu", 1e-5, final_norm=Tru
 
 
 def encoders_by_length(tokens: int, rounds: int, dtype: torch.dtype) -> dict[str, Any]:
-    """Forward and backward of an encoder with each kind of attention, at equal numbers of tokens, in processor time."""
+    """Processor time of an encoder, forward and backward, with each attention, at equal numbers of tokens."""
     results = {}
     for length in LENGTHS:
         packing = Packing.uniform(max(1, tokens // length), length)

@@ -1,4 +1,4 @@
-"""RoBERTa, DistilBERT, ModernBERT, DeBERTa-v3 (base size, random weights) and all-mpnet-base-v2 beside their peers.
+"""RoBERTa, DistilBERT, ModernBERT, DeBERTa-v3 (base, random weights) and all-mpnet-base-v2 beside their peers.
 
     nice .venv/bin/python -m benchmarks.speed.families --rounds 3 --reviews 16 --threads 2
 

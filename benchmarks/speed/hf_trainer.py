@@ -20,7 +20,7 @@ ATTENTIONS = ("sdpa", "eager")
 
 
 def choose_attention(model: Any, work: Callable[[], Any]) -> str:
-    """Leave ``model`` with the attention that ``work`` is done faster with; what a result file says of the choice.
+    """Leave ``model`` with the attention that makes ``work`` faster; what a result file says of the choice.
 
     Each is tried twice, in turn, and its better time counts. Training that happens in ``work`` is undone in the
     weights; an optimiser is the caller's to clear.
@@ -65,7 +65,7 @@ class Rows(torch.utils.data.Dataset):
 def pad(rows: Sequence[dict[str, torch.Tensor]], width: int | None = None) -> dict[str, torch.Tensor]:
     """A padded batch: to the longest row, or to a fixed width.
 
-    What a row has a sequence of is ``[B, T]``, what it has one number of ``[B]``; ``attention_mask`` is ``[B, T]``.
+    Sequences become ``[B, T]``, single numbers ``[B]``; ``attention_mask`` is ``[B, T]``.
     """
     lengths = torch.tensor([len(row["input_ids"]) for row in rows])
     width = width or int(lengths.max())

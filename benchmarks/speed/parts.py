@@ -2,16 +2,16 @@
 
     .venv/bin/python -m benchmarks.speed.parts attention|dropout|linear|recurrent|rows [--rounds 7] [--threads 2]
 
-attention   each branch of ``attend`` at several lengths; ``choose_branch`` in nn/attention.py follows these figures.
+attention   each branch of ``attend`` at several lengths; ``choose_branch`` in nn/attention.py follows them.
             *Padded* is the peer: torch's own fused attention on a padded batch with a mask.
-dropout     by the bits of the numbers, by booleans as factors, and torch's own, random numbers included. The first two
-            drop the same elements, and the kept ones are equal to the bit.
-linear      the gradient of a layer's weight and bias in bf16; beside it the layer's other two products, which have the
-            same operations.
-recurrent   one bidirectional layer in fp32 over texts of unequal length: an LSTM on reviews, a GRU on sentences. *Padded*
-            is torch's layer on rows filled up to the longest, without a mask: it computes something else.
-rows        GELU, and the layer norm of a sum, in bf16. The error is the largest of the gradient of the norm's weight,
-            beside the largest number of it in fp64.
+dropout     by the bits of the numbers, by booleans as factors, and torch's own, random numbers included. The
+            first two drop the same elements, and the kept ones are equal to the bit.
+linear      the gradient of a layer's weight and bias in bf16; beside it the layer's other two products, which
+            have the same operations.
+recurrent   one bidirectional layer in fp32 over texts of unequal length: an LSTM on reviews, a GRU on sentences.
+            *Padded* is torch's layer on rows filled up to the longest, without a mask: it computes something else.
+rows        GELU, and the layer norm of a sum, in bf16. The error is the largest of the gradient of the norm's
+            weight, beside the largest number of it in fp64.
 """
 
 import random

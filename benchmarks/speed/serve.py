@@ -144,10 +144,8 @@ def restarts(folder: Path, texts: Sequence[str], options: argparse.Namespace) ->
         seconds.append(server.start())
         after = load_of(server, reviews, 1, requests=2)
         wrong += after.wrong + after.broken
-        yield {
-            "kills": len(seconds), "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong,
-            "packages": len(packages), "with_pandas": "pandas" in packages,
-        }  # fmt: skip
+        found = {"kills": len(seconds), "seconds_to_ready": spread(seconds), "wrong_or_broken_after": wrong}
+        yield found | {"packages": len(packages), "with_pandas": "pandas" in packages}
     server.stop()
 
 

@@ -191,7 +191,7 @@ def quality(
 
 
 def interval(seeds: dict[str, Any], test: str) -> dict[str, float]:
-    """Mean difference over seeds with its 95 % interval (Welch: no pairs); empty where one has fewer than two seeds."""
+    """Mean difference over seeds with its 95 % interval (Welch: no pairs); empty with fewer than two seeds."""
     from scipy.stats import t
 
     both = [[s[kind][test] for s in seeds.values() if kind in s] for kind in KINDS]
