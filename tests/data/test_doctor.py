@@ -19,6 +19,7 @@ from glassformer.data.doctor import neighbor_similarity
 from glassformer.data.doctor_checks import doubled_quotes
 from glassformer.data.findings import Finding, num_warnings, summary_lines
 from glassformer.data.label_kinds import find_missing_labels
+from glassformer.data.numbers import number_findings
 from glassformer.data.pair_doctor import examine_pairs
 from glassformer.data.pairs import PairSplit
 from glassformer.data.repairs import apply_repairs, fixing_options, needed_corrections
@@ -528,6 +529,18 @@ def test_doubled_quotes_are_shown():
     assert [example.split(":")[0] for example in found.examples] == [f"x.csv, row {i}" for i in (3, 5, 6)]
     pairs = Dataset("x", {"train": PairSplit(["a", '"b ""c"""'], ["d", "e"], "x", None)})
     assert [f.count for f in examine_pairs(pairs).findings if f.code == "quotes"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("lowest", "scale", "logarithms"), [(40, "linear", 1), (-1, "linear", 0), (40, "log", 0)]
+)
+def test_numbers_far_from_all_others_are_warned_of(lowest, scale, logarithms):
+    numbers = {"train": [lowest, *range(41, 100), 5000]}
+    found = by_code(DoctorReport("x", [*number_findings(numbers, {}, scale)], {}))["far-numbers"]
+    assert (found.severity, found.count) == ("warning", 1)
+    assert found.message.endswith("(5000)")
+    assert "--set far_numbers=skip" in found.fix
+    assert ("number_scale=log" in found.fix) == logarithms
 
 
 @pytest.mark.parametrize("more", ["", ",pos\n"])
