@@ -110,15 +110,15 @@ RECOMMENDED = ("id,Review,Recommended", "7,good,yes")
     ("rows", "options", "said"),
     [
         (RECOMMENDED, {"label_column": "Recomended"}, r"'Recomended'\. Did you mean 'Recommended'\?"),
-        (RECOMMENDED, {"need_labels": True}, r"no column 'label'\. .*Name it with label_column"),
+        (RECOMMENDED, {"need_labels": True}, "no column 'label'.*; the first row must be the header"),
         (RECOMMENDED, {"text_column": "txt"}, "no column 'txt'"),
         (("review,comment,label", "a,b,1"), {}, "several columns could be the text: review, comment"),
-        (("a good film,pos,1", "more,stuff,0"), {}, "the first row must be the header"),
+        (("w,x,y", "a,1,c"), {}, r"no column contains texts \(columns: w, x, y\). Give a table with texts"),
         (("text,label", "a,1"), {"text_column": "label"}, "column 'label' is used both as the text and as"),
         (("text,label", "a,1"), {"label_column": "text"}, "column 'text' is used"),
         (("text", "a"), {"label_column": "text"}, r"no other column\. Give a table with a column of labels"),
-        (("textlabel", "a1", "b2"), {}, r"Did you mean 'textlabel'\? Name it"),  # one mark ends a hint
-        (("w,x,y", "a,1,c"), {}, r"Known: w, x, y\. Name it"),
+        (("id,text,labell", "7,good,yes"), {"need_labels": True}, r"mean 'labell'\? Name it"),
+        (("text,x,y", "a,1,2"), {"need_labels": True}, r"Known: text, x, y\. Name it"),
     ],
 )
 def test_columns_that_cannot_be_are_named(put, rows, options, said):
