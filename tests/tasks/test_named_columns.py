@@ -199,7 +199,7 @@ train = {{ epochs = 1, batch_size = 8, lr = 0.01, threads = 1 }}
 
 
 def test_labels_among_the_inputs_raise():
-    """What counts as one is in tests/data/test_target_columns.py."""
+    """What counts as one is in tests/data/test_in_memory.py."""
     said = r"column 'label' of X contains the labels. Give the column of texts without the labels: fit\("
     codes = [int(label == "pos") for label in LABELS]
     for model, y in (
