@@ -223,8 +223,8 @@ def find_column(table: Table, requested: str | None, usual_names: Sequence[str],
 
 def no_column_error(table: Table, kind: str) -> DataError:
     """The error if no column has a usual name or suitable content."""
-    if kind == "text" and not _text_sizes(table, table.names):
-        what = f"no column contains texts (columns: {join_names(table.names)})"
+    if kind == "text" and all(are_numbers(nonmissing_sample(table.read(name))) for name in table.names):
+        what = f"all columns contain numbers ({join_names(table.names)})"
         fix = "Give a table with texts; to learn from columns of numbers, use scikit-learn"
         return NoSuchColumnError(what, where=table.origin, fix=fix)
     what = f"there is no column {kind!r}"
