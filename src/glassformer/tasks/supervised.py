@@ -437,7 +437,7 @@ def load_other_data(context: RunContext, source: str) -> Any:
                 "This model reads images: name their column with image_column, or name a run of a text model"
             )
             raise error.replace(fix=fix) from None
-        if not error.what.startswith(("there is no column 'label'", "no column holds numbers")):
+        if not error.what.startswith(("there is no column 'label'", "no column contains numbers")):
             raise
         fix = str(error.fix).replace(f", {LEARN_CLASSES}", "").replace("numbers, name", "numbers, or name")
         command = f"glassformer predict {shlex.quote(str(context.folder))} {shlex.quote(str(source))}"
