@@ -75,6 +75,7 @@ def test_errors_have_the_names_that_they_deserve():
 
 def test_schemes_are_told_apart():
     assert detect_scheme([["O", "B-x"], ["I-x"]]) == "BIO"
+    assert detect_scheme([["O", "S-x", "B-y", "I-y"]]) == "BIOES"  # a letter of two is enough
     assert detect_scheme([["O", "S-x"], ["B-x", "E-x"]]) == detect_scheme([["U-x", "B-y", "L-y"]]) == "BIOES"
     assert detect_scheme([["NOUN", "VERB"]]) == detect_scheme([["O", "O"]]) == "plain"
     assert detect_scheme([["B", "I", "O"]]) == "BIO"
