@@ -1,12 +1,13 @@
-/* Attention over packed rows for processors with bf16 products: softmax(Q K^T * scale) V, forward and backward.
+/* Attention over packed sequences in bf16: softmax(Q K^T * scale) V, forward and backward.
  *
- * One task is one head of one sequence. Nothing is padded in the packed matrices, no [T, S] map is kept: the backward
- * pass computes the weights again from two numbers per row (Dao et al., 2022), a block of query rows at a time, so that
- * a task's working set stays in the core's own cache. Products take bf16 pairs and add up in fp32; there are two of
- * them, for AMX and for AVX512-BF16, and everything else is the same for both. With a window, a chunk of queries has its own
- * keys, so that time grows with the length and not with its square.
+ * A task computes one head of one sequence. Sequences are not padded, and no [T, S] attention weights are stored: the
+ * backward pass recomputes the weights from two numbers per query (Dao et al., 2022), for one block of queries at a
+ * time. So the workspace of a task fits into the core's own cache. Products multiply bf16 pairs and sum in fp32. Only
+ * the function product() differs between AMX and AVX512-BF16. With a window, each chunk of queries has its own keys, so
+ * time is linear in the length.
  *
- * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
+ * Layout: feature d of head h of token n of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16. A row is the
+ * vector of one token. In comments, t and s are the numbers of queries and keys of a sequence.
  */
 #ifdef __AVX512BF16__
 #include "heads.h"
@@ -16,13 +17,14 @@
 #include "product_avx512.h"
 #endif
 
-/* Query rows of a backward block (a multiple of ROWS); what a sum over places or rows is filled up to with zeros. */
+/* BLOCK: number of queries of a backward block, a multiple of ROWS. FULL, WIDE: sums over features and over rows are
+ * zero-padded to a multiple of these numbers. */
 enum { BLOCK = PAIRS > 1 ? 64 : 48, FULL = 2 * PAIRS, WIDE = PAIRS > 8 ? 2 * PAIRS : 16 };
-enum { BLOCK_PAIRS = ROUND(BLOCK / 2, 16) }; /* a row of pairs of a block, as pair_rows_transposed writes it */
+enum { BLOCK_PAIRS = ROUND(BLOCK / 2, 16) }; /* number of pairs in a row of pair_rows_transposed, for a block */
 #include "distances.h"
 
-/* e^(score - highest) of rows i ... i + TOGETHER - 1, so that no row waits for its own sums; past the last row is junk.
- * Column 0 of scores and weights is key `near`. */
+/* e^(score - highest) of the queries i to i + TOGETHER - 1, interleaved, so that the processor never waits for a sum.
+ * Results of queries past the last one are undefined. Column 0 of scores and weights is key `near`. */
 static void softmax(const AttentionJob *job, const float *scores, int64_t width, int64_t i, int64_t t, int64_t s, int64_t near,
                     int64_t columns, float *stats, bf16 *weights) {
     const __m512 scale = _mm512_set1_ps(job->scale * LOG2_E);
@@ -34,7 +36,7 @@ static void softmax(const AttentionJob *job, const float *scores, int64_t width,
         top[r] = _mm512_set1_ps(-INFINITY);
         sum[r] = _mm512_setzero_ps();
     }
-    const int64_t begin = low[TOGETHER - 1], whole = seen[0] / 16 * 16; /* from begin to whole all rows see every key */
+    const int64_t begin = low[TOGETHER - 1], whole = seen[0] / 16 * 16; /* from begin to whole, no row masks a key */
     for (j = 0; j < columns; j += 16)
         if (j >= begin && j < whole) {
             UNROLL for (int r = 0; r < TOGETHER; r++)
@@ -57,11 +59,11 @@ static void softmax(const AttentionJob *job, const float *scores, int64_t width,
         }
     UNROLL for (int r = 0; r < TOGETHER; r++) {
         float total = _mm512_reduce_add_ps(sum[r]);
-        stats[2 * r + 1] = total == 0 ? 0.0f : 1.0f / total; /* a row that sees nothing is 0 */
+        stats[2 * r + 1] = total == 0 ? 0.0f : 1.0f / total; /* the output is 0 if all keys are masked */
     }
 }
 
-/* What a task works in: carved from one stretch of memory, whose size is asked for with memory = NULL. */
+/* The workspace of a task, in one block of memory; carve() with memory = NULL returns its size. */
 typedef struct {
     bf16 *q, *grad, *p, *ds;                              /* [ROWS][places], [ROWS][places], 2 x [BLOCK][width] */
     uint32_t *keys, *values, *value_rows, *key_rows;      /* [places / 2][width] twice, [width / 2][dim] twice */
@@ -69,7 +71,7 @@ typedef struct {
     float *scores, *dots, *sums, *dk, *dv;                /* 2 x [ROWS][width], [ROWS][dim], 2 x [dim][gradient_width] */
 } Room;
 
-/* The columns of dk and dv: a chunk's last vectors may lie behind the last key. */
+/* Number of columns of dk and dv: the last vectors of a chunk may exceed the last key. */
 INLINE int64_t gradient_width(int64_t longest) { return ROUND(longest, WIDE) + WIDE; }
 
 static size_t carve(Room *room, char *memory, int64_t dim, int64_t keys, int64_t longest, int backward) {
@@ -100,8 +102,8 @@ static size_t carve(Room *room, char *memory, int64_t dim, int64_t keys, int64_t
     return used;
 }
 
-/* Columns of a chunk, which starts at key `from`, that lie before the first key of row i: a multiple of WIDE. A block's
- * products leave them out. */
+/* Number of columns of a chunk, which starts at key `from`, before the first key of row i, rounded down to a multiple
+ * of WIDE. The products of a block skip them. */
 INLINE int64_t columns_skipped(const AttentionJob *job, int64_t i, int64_t t, int64_t s, int64_t from) {
     return (first_key(job, i, t, s) - from) / WIDE * WIDE;
 }
@@ -147,7 +149,7 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
     }
 }
 
-/* The weights of a row again, p, and the gradient of its scores, ds = p * (dot - out . grad) * scale, which dbias gathers. */
+/* Recompute the weights p of a row, and the gradient of its scores, ds = p * (dot - out . grad) * scale; add it to dbias. */
 INLINE void row_gradients(const AttentionJob *job, const float *scores, const float *dots, const bf16 *out, const bf16 *grad,
                           const float *stats, int64_t low, int64_t seen, int64_t columns, bf16 *p, bf16 *ds, float *dbias) {
     __m512 both = _mm512_setzero_ps();

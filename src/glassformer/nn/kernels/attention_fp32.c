@@ -1,25 +1,26 @@
-/* Attention over packed rows in fp32, for processors with AVX512 or AVX2: softmax(Q K^T * scale) V, forward and backward.
+/* Attention over packed sequences in fp32, with AVX512 or AVX2: softmax(Q K^T * scale) V, forward and backward.
  *
- * As attention.c (bf16): one task is one head of one sequence, nothing is padded in the packed matrices, and the backward
- * pass computes the weights again from two numbers per row (Dao et al., 2022). Products take numbers as they are, so
- * only keys and values are laid out anew. A causal row's products end with the keys that it sees. With a window, a chunk
- * of queries has its own keys, so that time grows with the length and not with its square.
+ * Like attention.c (bf16): a task computes one head of one sequence, sequences are not padded, and the backward pass
+ * recomputes the weights from two numbers per query (Dao et al., 2022). Only keys and values are copied to another
+ * layout. With a causal mask, products skip masked keys. With a window, each chunk of queries has its own keys, so time
+ * is linear in the length.
  *
- * Layout: element (row n, head h, place d) of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16.
+ * Layout: feature d of head h of token n of q is q[n * q_stride + h * dim + d]; dim is a multiple of 16. A row is the
+ * vector of one token.
  */
 #define NUMBER float
 #include "heads.h"
 #include "product_fp32.h"
 
-enum { BLOCK = 4 * ROWS }; /* query rows of a backward block, whose weights stay in the nearest cache */
+enum { BLOCK = 4 * ROWS }; /* number of queries of a backward block; its weights fit into the L1 cache */
 #include "distances_fp32.h"
 
-/* What a task works in: carved from one stretch of memory, whose size is asked for with memory = NULL. */
+/* The workspace of a task, in one block of memory; carve() with memory = NULL returns its size. */
 typedef struct {
-    float *keys, *values;         /* turned: [dim][width] */
+    float *keys, *values;         /* transposed: [dim][width] */
     float *key_rows, *value_rows; /* [s][dim] */
     float *q, *grad;              /* [BLOCK][dim] */
-    float *p, *ds;                /* [BLOCK][width]; scores and dots first */
+    float *p, *ds;                /* [BLOCK][width]: weights and gradients of scores; before that, scores and dots */
     float *dk, *dv;               /* [s][dim] */
 } Workspace;
 
@@ -44,8 +45,8 @@ static size_t carve(Workspace *space, char *memory, int64_t dim, int64_t keys, i
     return used;
 }
 
-/* e^(score - highest) of the keys from `low` up to `seen`, 0 for the others up to `reach`; their highest score times log2 e
- * and 1 / their sum go to stats. */
+/* Replace scores by e^(score - highest) for keys from `low` to `seen`, by 0 for other keys up to `reach`. Write the highest
+ * score times log2 e, and 1 / the sum, to stats. */
 static void softmax(float scale, float *scores, int64_t low, int64_t seen, int64_t reach, float *stats) {
     const vec binary = all(scale * LOG2_E), lowest = all(-INFINITY);
     vec top[2] = {lowest, lowest}, sum = zero();
@@ -64,7 +65,7 @@ static void softmax(float scale, float *scores, int64_t low, int64_t seen, int64
         store(scores + j, e);
     }
     const float total = sum_of(sum);
-    stats[1] = total == 0 ? 0.0f : 1.0f / total; /* a row that sees nothing is 0 */
+    stats[1] = total == 0 ? 0.0f : 1.0f / total; /* the output is 0 if all keys are masked */
 }
 
 static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *memory) {
@@ -105,8 +106,8 @@ static void forward_task(const AttentionJob *job, int64_t b, int64_t h, char *me
     }
 }
 
-/* The weights of a row again, p, from its scores, and the gradient of these, ds = p * (dot - out . grad) * scale, which dbias
- * gathers. */
+/* Recompute the weights p of a row from its scores, and the gradient of these, ds = p * (dot - out . grad) * scale; add it
+ * to dbias. */
 INLINE void row_gradients(const AttentionJob *job, const float *out, const float *grad, const float *stats, int64_t low,
                           int64_t seen, int64_t reach, float *p, float *ds, float *dbias) {
     vec both = zero();

@@ -1,6 +1,6 @@
-/* Threads that take shares of a job: those of the OpenMP library that torch computes with (`Parallel` of jobs.h), because
- * they wait for their next work by spinning, and threads of our own would have to share the cores with them. Where torch has
- * no such library beside it, threads are started for the one job. */
+/* Runs a job in several threads. They are the threads of torch's OpenMP library (`Parallel` of jobs.h), which spin while they
+ * wait for work, so threads of our own would have to share the cores with them. If torch has no OpenMP library, threads are
+ * started for each job. */
 #ifndef CREW_H
 #define CREW_H
 #include <pthread.h>
@@ -19,7 +19,7 @@ static void *work_in_thread(void *hand) {
     return NULL;
 }
 
-/* Let so many threads work at once, this one among them; one that cannot be started leaves its shares to the others. */
+/* Call work(crew) in `threads` threads, including this one. If a thread cannot be started, the others do its work. */
 static void together(Work work, void *crew, int threads, Parallel parallel) {
     Hand hand = {work, crew};
     pthread_t ids[256];

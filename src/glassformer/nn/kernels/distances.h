@@ -1,27 +1,27 @@
-/* Disentangled attention in bf16: what attention.c adds to the scores of one head, and the gradients of it.
+/* Disentangled attention in bf16: the distance terms of the scores of one head, and their gradients.
  *
  *     score[t][s] = q_t k_s + q_t distance_k[s - t] + k_s distance_q[t - s]
  *
- * Both terms are products of rows (queries, or keys) with a table by distance, from which row i takes the distances from -i
- * on. A slice is such a product for n rows: column 0 is the lowest distance of the last row, so that row r has what it needs
- * from column n - 1 - r on, and is read as if the matrix were one column narrower. What belongs to keys is transposed on the
- * way. A sequence has t queries and s keys, t at most s.
+ * Both distance terms are products of rows (queries or keys) with a table indexed by distance, of which row i needs the
+ * distances from -i on. A slice is this product for n rows. Its column 0 is the lowest distance of the last row, so the
+ * entries of row r begin at column n - 1 - r. They are read as a matrix whose stride is smaller by one. The slices of keys
+ * are then transposed. A sequence has t queries and s keys, t at most s.
  */
 #ifndef DISTANCES_H
 #define DISTANCES_H
 #include "heads.h"
 
-enum { KEYS = 16, DISTANT = PAIRS > 1 ? 192 : 240 }; /* keys of a slice, which are transposed at once; queries of key_scores */
+enum { KEYS = 16, DISTANT = PAIRS > 1 ? 192 : 240 }; /* number of keys in a slice, and of queries in key_scores */
 
-/* What a task works in besides Room; each part is only there where its term is. */
+/* The part of the workspace for distance terms; pointers of a missing term are not set. */
 typedef struct {
     uint32_t *keys, *queries;         /* [places / 2][columns]: distance d in column s - 1 + d, 0 from column 2 s - 1 on */
     uint32_t *key_rows, *query_rows;  /* the same as rows: [columns / 2][dim] */
     bf16 *rows;                       /* [KEYS][places] */
     float *slice;                     /* [ROWS or KEYS][slice_width] */
-    float *key_scores;                /* [DISTANT][width]: the term of the keys for a block of queries */
-    bf16 *ds, *ds_keys;               /* [t][width], [BLOCK][ROUND(t, 32)]: of all scores, and of a block of keys */
-    bf16 *skewed;                     /* [BLOCK][slice_width]: of a block of rows, as a slice */
+    float *key_scores;                /* [DISTANT][width]: the distance term of keys for a block of queries */
+    bf16 *ds, *ds_keys;               /* [t][width], [BLOCK][ROUND(t, 32)]: gradients of all scores, of a block of keys */
+    bf16 *skewed;                     /* [BLOCK][slice_width]: gradients of a block of rows, in the layout of a slice */
     uint32_t *skewed_pairs;           /* [BLOCK / 2][slice_width] */
     float *sums;                      /* [BLOCK][dim] */
     int64_t columns, slice_width;
@@ -29,7 +29,7 @@ typedef struct {
 
 INLINE int has_distances(const AttentionJob *job) { return job->distance_k || job->distance_q; }
 
-/* Distances between s positions, and room for the whole vectors that products take behind the furthest one. */
+/* Number of distances between s positions, plus padding, because products read whole vectors. */
 INLINE int64_t table_columns(int64_t s) { return ROUND(2 * s + 16 + FULL, 32); }
 
 static size_t carve_distances(Distances *far, char *memory, const AttentionJob *job, int backward) {
@@ -70,14 +70,14 @@ static void lay_out_distances(const AttentionJob *job, int64_t h, int64_t s, int
     lay_out_table(job, job->distance_q, h, s, far->columns, far->queries, backward ? far->query_rows : NULL);
 }
 
-/* The slice of n rows from row i on, for positions `from` up to from + count. */
+/* Compute the slice of n rows from row i on, for positions `from` to from + count. */
 INLINE void make_slice(const Distances *far, const bf16 *x, int64_t places, int64_t n, int64_t i, int64_t from, int64_t count,
                        int64_t s, const uint32_t *table) {
     product(n, ROUND(count + n - 1, 16) / 16, (const uint32_t *)x, places / 2, table + s + from - i - n, far->columns, places / 2,
             far->slice, far->slice_width, 0);
 }
 
-/* Rows [n][columns] of fp32 added to their transpose, or instead of it; n is made a multiple of 16 by zeros. */
+/* Add the transpose of x [n][columns] to `to`, or overwrite `to`; n is zero-padded to a multiple of 16. */
 static void transpose_into(const float *x, int64_t stride, int64_t n, int64_t columns, float *to, int64_t width, int adds) {
     for (int64_t i = 0; i < n; i += 16)
         for (int64_t j = 0; j < columns; j += 16) {
@@ -94,7 +94,7 @@ static void transpose_into(const float *x, int64_t stride, int64_t n, int64_t co
         }
 }
 
-/* The term of the keys, of a head's s keys k, for queries i up to i + n. */
+/* Compute the distance term of the s keys k for queries i to i + n. */
 static void score_keys(const AttentionJob *job, const Distances *far, const bf16 *k, int64_t i, int64_t n, int64_t s, int64_t width) {
     const int64_t places = ROUND(job->dim, FULL);
     if (!job->distance_q) return;
@@ -106,7 +106,7 @@ static void score_keys(const AttentionJob *job, const Distances *far, const bf16
     }
 }
 
-/* Both terms for `rows` queries q from i on, the first of which is row `at` of key_scores: what their scores begin with. */
+/* Initialize the scores of `rows` queries q from i on with both distance terms; query i is row `at` of key_scores. */
 static void begin_scores(const AttentionJob *job, const Distances *far, const bf16 *q, int64_t i, int64_t rows, int64_t at, int64_t s,
                          int64_t width, float *scores) {
     if (job->distance_k) make_slice(far, q, ROUND(job->dim, FULL), rows, i, 0, s, s, far->keys);
@@ -120,8 +120,8 @@ static void begin_scores(const AttentionJob *job, const Distances *far, const bf
     }
 }
 
-/* The gradients of the scores of n rows from row i on and `count` others, as a slice whose column 0 is column *first of the
- * table, an even one: *lead columns before those of a slice. */
+/* Copy the gradients of the scores of n rows from row i on, with `count` columns, to the layout of a slice. Its column 0 is
+ * the even column *first of the table, *lead columns before that of an ordinary slice. */
 static void skew(const Distances *far, const bf16 *ds, int64_t stride, int64_t n, int64_t i, int64_t count, int64_t s, int64_t *first,
                  int64_t *lead) {
     *lead = (s - i - n) & 1;
@@ -135,8 +135,8 @@ static void skew(const Distances *far, const bf16 *ds, int64_t stride, int64_t n
     }
 }
 
-/* From the gradients ds of the scores of n rows, from row i on: the rows' own gradients to far->sums, and the table's added to
- * dtable, which has distance 1 - s in column 0. `columns` are the rows, transposed, in pairs. */
+/* From the gradients ds of the scores of n rows from row i on: write the gradients of the rows to far->sums, and add those of
+ * the table to dtable, whose column 0 is distance 1 - s. `columns` are the transposed rows, in pairs. */
 static void slice_gradients(const AttentionJob *job, const Distances *far, const bf16 *ds, int64_t stride, const uint32_t *columns,
                             int64_t n, int64_t i, int64_t count, int64_t s, const uint32_t *table_rows, float *dtable) {
     const int64_t dim = job->dim, width = far->slice_width;
@@ -153,7 +153,7 @@ static void slice_gradients(const AttentionJob *job, const Distances *far, const
     product(dim, used / 16, columns, BLOCK_PAIRS, far->skewed_pairs, used, pairs, dtable + first, job->ddistance_stride, 1);
 }
 
-/* The gradients of the keys' term, from those of all scores: the keys' added to dk [dim][total], and the table's. */
+/* Add the gradients of the distance term of keys, for the keys to dk [dim][total], and for the table. */
 static void key_gradients(const AttentionJob *job, const Distances *far, const bf16 *k, int64_t b, int64_t h, int64_t t, int64_t s, int64_t width,
                           uint32_t *columns, float *dk, int64_t total) {
     const int64_t row = ROUND(t, 32);

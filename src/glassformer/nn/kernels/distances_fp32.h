@@ -1,25 +1,25 @@
-/* Disentangled attention in fp32: as distances.h, whose words these are, for attention_fp32.c. */
+/* Disentangled attention in fp32, for attention_fp32.c: like distances.h, which explains the terms. */
 #ifndef DISTANCES_FP32_H
 #define DISTANCES_FP32_H
 #include "heads.h"
 
-enum { KEYS = 16, DISTANT = 40 * ROWS }; /* keys of a slice, which are transposed at once; queries of key_scores */
+enum { KEYS = 16, DISTANT = 40 * ROWS }; /* number of keys in a slice, and of queries in key_scores */
 
-/* What a task works in besides Workspace; each part is only there where its term is. */
+/* The part of the workspace for distance terms; pointers of a missing term are not set. */
 typedef struct {
-    float *keys, *queries;        /* turned: [dim][columns], distance d in column s - 1 + d, 0 from column 2 s - 1 on */
+    float *keys, *queries;        /* transposed: [dim][columns], distance d in column s - 1 + d, 0 from column 2 s - 1 on */
     float *key_rows, *query_rows; /* [2 s - 1][dim] */
     float *rows;                  /* [KEYS][dim] */
     float *slice;                 /* [KEYS][slice_width] */
-    float *key_scores;            /* [DISTANT][width]: the term of the keys for a block of queries */
-    float *ds, *ds_keys;          /* [t][width], [BLOCK][ROUND(t, 16)]: of all scores, and of a block of keys */
-    float *skewed;                /* [BLOCK][slice_width]: of a block of rows, as a slice */
+    float *key_scores;            /* [DISTANT][width]: the distance term of keys for a block of queries */
+    float *ds, *ds_keys;          /* [t][width], [BLOCK][ROUND(t, 16)]: gradients of all scores, of a block of keys */
+    float *skewed;                /* [BLOCK][slice_width]: gradients of a block of rows, in the layout of a slice */
     int64_t columns, slice_width;
 } Distances;
 
 INLINE int has_distances(const AttentionJob *job) { return job->distance_k || job->distance_q; }
 
-/* Distances between s positions, and room for the whole vectors that products take behind the furthest one. */
+/* Number of distances between s positions, plus padding, because products read whole vectors. */
 INLINE int64_t table_columns(int64_t s) { return ROUND(2 * s + 16, 16); }
 
 static size_t carve_distances(Distances *far, char *memory, const AttentionJob *job, int backward) {
@@ -57,13 +57,13 @@ static void lay_out_distances(const AttentionJob *job, int64_t h, int64_t s, int
     lay_out_table(job, job->distance_q, h, s, far->columns, far->queries, backward ? far->query_rows : NULL);
 }
 
-/* The slice of n rows from row i on, for positions `from` up to from + count. */
+/* Compute the slice of n rows from row i on, for positions `from` to from + count. */
 INLINE void make_slice(const Distances *far, const float *x, int64_t dim, int64_t n, int64_t i, int64_t from, int64_t count, int64_t s,
                        const float *table) {
     product(n, ROUND(count + n - 1, 16), x, dim, table + s + from - i - n, far->columns, dim, far->slice, far->slice_width);
 }
 
-/* The term of the keys, of a head's s keys k, for queries i up to i + n. */
+/* Compute the distance term of the s keys k for queries i to i + n. */
 static void score_keys(const AttentionJob *job, const Distances *far, const float *k, int64_t i, int64_t n, int64_t s, int64_t width) {
     if (!job->distance_q) return;
     for (int64_t j = 0; j < s; j += KEYS) {
@@ -74,7 +74,7 @@ static void score_keys(const AttentionJob *job, const Distances *far, const floa
     }
 }
 
-/* Both terms for `rows` queries q from i on, the first of which is row `at` of key_scores: what their scores begin with. */
+/* Initialize the scores of `rows` queries q from i on with both distance terms; query i is row `at` of key_scores. */
 static void begin_scores(const AttentionJob *job, const Distances *far, const float *q, int64_t i, int64_t rows, int64_t at, int64_t s,
                          int64_t width, float *scores) {
     if (job->distance_k) make_slice(far, q, job->dim, rows, i, 0, s, s, far->keys);
@@ -88,8 +88,8 @@ static void begin_scores(const AttentionJob *job, const Distances *far, const fl
     }
 }
 
-/* From the gradients ds of the scores of n rows x, from row i on, with `count` others: the rows' own gradients added to dx, and the
- * table's to dtable, which has distance 1 - s in column 0. */
+/* From the gradients ds of the scores of n rows x from row i on, with `count` columns: add the gradients of the rows to dx, and
+ * those of the table to dtable, whose column 0 is distance 1 - s. */
 static void slice_gradients(const AttentionJob *job, const Distances *far, const float *ds, int64_t stride, const float *x,
                             int64_t x_stride, int64_t n, int64_t i, int64_t count, int64_t s, const float *table_rows, float *dx,
                             int64_t dx_stride, float *dtable) {
@@ -109,7 +109,7 @@ static void slice_gradients(const AttentionJob *job, const Distances *far, const
     product_turned(dim, ROUND(n - 1 + count, 16), x, x_stride, far->skewed, width, n, dtable + s - i - n, job->ddistance_stride);
 }
 
-/* The gradients of the keys' term, from those of all scores: the keys' added to dk [s][dim], and the table's. */
+/* Add the gradients of the distance term of keys, for the keys to dk [s][dim], and for the table. */
 static void key_gradients(const AttentionJob *job, const Distances *far, const float *k, int64_t b, int64_t h, int64_t t, int64_t s,
                           int64_t width, float *dk) {
     const int64_t row = ROUND(t, 16), dim = job->dim;

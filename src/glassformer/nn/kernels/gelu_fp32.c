@@ -1,4 +1,4 @@
-/* GELU with a tanh in fp32, and its gradient: torch's own takes several times as long. Its exact GELU does not. */
+/* GELU with the tanh approximation in fp32, and its gradient. torch's takes several times as long; its exact GELU does not. */
 #define NUMBER float
 #include "crew.h"
 #include "gelu.h"
@@ -8,7 +8,7 @@ typedef struct {
     atomic_long next;
 } GeluCrew;
 
-enum { NUMBERS = 16384 }; /* of a share */
+enum { NUMBERS = 16384 }; /* count of numbers that a thread computes at a time */
 
 INLINE vec slope(vec x) {
     const vec s = gate(x), inner = fma_(mul(x, x), all(2.0f * 0.7978845608f * 3.0f * 0.044715f), all(2.0f * 0.7978845608f));

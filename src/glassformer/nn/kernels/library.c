@@ -1,14 +1,14 @@
-/* Which structures, sources and instructions a library is of, for Python to compare before the first call. */
+/* Properties of a library that Python checks before the first call: ABI, structure sizes, level, fingerprint. */
 #include "jobs.h"
 #ifdef __AMX_BF16__
 #include <sys/syscall.h>
 #include <unistd.h>
-enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* of arch_prctl: Linux saves tiles for processes that ask */
+enum { ASK_FOR_STATE = 0x1023, TILE_DATA = 18 }; /* arch_prctl: a process must request AMX tiles from Linux */
 #endif
 
 int abi(void) { return ABI; }
 
-/* Read, not called: a library of another level may have instructions that the processor has not. */
+/* A symbol to read without calling a function: code of another level may contain instructions that the CPU lacks. */
 const char made_of[] = MADE_OF;
 
 int64_t structure_size(int which) {
@@ -19,7 +19,7 @@ int64_t structure_size(int which) {
     return which < 0 || which >= (int)(sizeof sizes / sizeof *sizes) ? -1 : sizes[which];
 }
 
-/* Once before the first run; 0: this process may compute with these instructions. */
+/* Called once before all other functions; 0 if this process may use the instructions. */
 int prepare(void) {
 #ifdef __AMX_BF16__
     return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) != 0;

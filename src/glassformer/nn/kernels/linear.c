@@ -1,9 +1,8 @@
-/* The gradient of a linear layer's weight and bias with AMX: dW = G^T X [out, in], db = the sum of G's rows.
+/* The gradients of a linear layer's weight and bias with AMX: dW = G^T X [out, in], db = the sum of the rows of G.
  *
- * The long side, the packed rows, is what the product sums over, so both matrices lie the wrong way round for it: rows have
- * to become pairs, and G has to be transposed too. That is done for some hundred rows at a time, in the core's own cache,
- * between products whose sums stay in fp32 until the last row. A task is one block of dW; every number is summed up in the
- * order of the rows, whatever the blocks and threads are.
+ * The product sums over rows, but AMX multiplies pairs of adjacent summands. So both matrices need another layout: their rows
+ * become pairs, and G is transposed. This is done for CHUNK rows at a time, in the core's own cache. Sums stay in fp32 until
+ * the last row. A task is one block of dW. Every number is summed in the order of the rows, for any number of threads.
  */
 #ifdef __AMX_BF16__
 #include "crew.h"
@@ -12,10 +11,10 @@
 typedef struct {
     LinearJob *job;
     atomic_long next, finished;
-    int64_t across, tall, wide; /* blocks side by side; rows and columns of a block */
+    int64_t across, tall, wide; /* number of blocks along `in`; numbers of rows and columns of a block of dW */
 } LinearCrew;
 
-/* Rows that are laid out at a time; the longest side of a block; columns of X that lie together, as a product takes them. */
+/* CHUNK: rows that are copied to the new layout at a time. LARGEST: longest side of a block. PANEL: adjacent columns of X. */
 enum { CHUNK = 256, LARGEST = 384, PANEL = 32 };
 
 typedef struct {
@@ -23,8 +22,8 @@ typedef struct {
     uint32_t grad[LARGEST * CHUNK / 2], x[LARGEST * CHUNK / 2]; /* transposed pairs; panels of pairs */
 } LinearRoom;
 
-/* Rows [n][tall] of G -> transposed pairs [tall][pairs], and their sum added to bias, if asked. The next rows are fetched
- * while these are turned: read down its columns, a matrix comes from memory much slower than along its rows. */
+/* Rows [n][tall] of G -> transposed pairs [tall][pairs]; adds the sum of the rows to bias unless it is NULL. The next rows are
+ * prefetched meanwhile, because reading a matrix along columns is much slower than along rows. */
 static void lay_out_grad(const bf16 *grad, int64_t stride, int64_t n, int64_t tall, int64_t pairs, uint32_t *to, float *bias) {
     for (int64_t r = 0; r < n && r < 32; r++) fetch(grad + r * stride, tall);
     for (int64_t p = 0; p < pairs; p += 16) {
@@ -91,7 +90,7 @@ static void linear_work(void *argument) {
 int weight_gradient(LinearJob *job, Parallel parallel) {
     LinearCrew crew = {.job = job, .across = (job->in + LARGEST - 1) / LARGEST};
     crew.wide = ROUND((job->in + crew.across - 1) / crew.across, PANEL);
-    int64_t down = (job->out + LARGEST - 1) / LARGEST; /* as many blocks as all threads take, while they are large enough */
+    int64_t down = (job->out + LARGEST - 1) / LARGEST; /* more blocks, until all threads are busy or blocks are small */
     while (down * crew.across % job->threads && job->out / (down + 1) >= 64) down++;
     crew.tall = ROUND((job->out + down - 1) / down, PANEL);
     together(linear_work, &crew, job->threads, parallel);

@@ -1,14 +1,13 @@
-/* A linear layer's product in int8, for prediction: x W^T + b, with a GELU or a ReLU behind it.
+/* A linear layer in int8, for prediction: f(x W^T + b), where f is a GELU, a ReLU or the identity.
  *
- * Weights come as whole numbers from -127 to 127 with a scale for each column of the result; the rows of x are made such
- * numbers here, each with its own scale, so that a row's answer depends on no other row. Sums are whole numbers of 32 bits
- * and exact: they are the same at every level, whatever multiplies.
+ * Weights are integers from -127 to 127 with one scale per output column. Each row of x is quantized here with its own scale,
+ * so its result does not depend on other rows. Sums are 32-bit integers, which are exact and the same at every level.
  *
- * VNNI adds up the products of four unsigned and four signed bytes. Rows are shifted by 128 for it, and a column's sum
- * starts at -128 times the sum of its weights (`start`). Without VNNI, AVX2 multiplies pairs of 16 bits: its product of bytes
+ * VNNI sums the products of four unsigned and four signed bytes. So x is shifted by 128, and the sum of a column starts at -128
+ * times the sum of its weights (`start`). Without VNNI, AVX2 multiplies pairs of 16-bit numbers, because its product of bytes
  * saturates.
  *
- * Layout of the weights: [columns / 16][in / GROUP][16][GROUP], columns up to a multiple of 16 and in of 4, with zeros.
+ * Layout of the weights: [columns / 16][in / GROUP][16][GROUP], with columns zero-padded to a multiple of 16 and `in` of 4.
  */
 #if !defined(__AMX_BF16__) && (defined(__AVX512VNNI__) || !defined(__AVX512F__))
 #define NUMBER float
@@ -16,11 +15,11 @@
 #include "gelu.h"
 
 enum {
-    PANEL = 16,                       /* columns that lie together */
-    ROWS = 6,                         /* of a tile */
-    ACROSS = LANES == 16 ? 4 : 2,     /* vectors of a tile */
-    BLOCK = 16 * ROWS,                /* rows that a thread takes at a time */
-    VECS = PANEL / LANES,             /* vectors of a panel */
+    PANEL = 16,                       /* number of columns that are stored together */
+    ROWS = 6,                         /* number of rows of a tile */
+    ACROSS = LANES == 16 ? 4 : 2,     /* number of vectors per row of a tile */
+    BLOCK = 16 * ROWS,                /* maximum number of rows that a thread takes at a time */
+    VECS = PANEL / LANES,             /* number of vectors per row of a panel */
     NONE = 0, RELU, GELU, GELU_TANH,  /* activations */
 };
 
@@ -72,17 +71,17 @@ INLINE void narrow_row(small *to, vec x) { _mm_storeu_si128((void *)to, sixteen_
 
 typedef struct {
     const Int8Job *job;
-    int64_t share; /* rows that are taken at a time */
+    int64_t share; /* number of rows that a thread takes at a time */
     atomic_long next, finished;
 } Int8Crew;
 
 typedef struct {
     small *rows;                         /* [BLOCK][stride] */
     float scales[BLOCK];
-    int32_t sums[ROWS * ACROSS * LANES]; /* of a tile */
+    int32_t sums[ROWS * ACROSS * LANES]; /* sums of a tile */
 } Int8Space;
 
-/* LANES numbers of a row from place d on; what lies beyond the row is 0. */
+/* LANES numbers of a row from index d on, zero-padded after the end of the row. */
 INLINE vec number(const Int8Job *job, const char *row, int64_t d) {
     if (job->half) {
         uint16_t some[LANES] = {0};
@@ -99,9 +98,9 @@ INLINE vec number(const Int8Job *job, const char *row, int64_t d) {
     return load(d + LANES > job->in ? memcpy(some, from, 4 * (job->in - d)) : from);
 }
 
-/* A row as whole numbers, and its scale; that of a row with an infinity or a NaN is NaN. */
+/* Quantize a row and return its scale; the scale is NaN if the row contains an infinity or a NaN. */
 static float lay_out(const Int8Job *job, const char *row, small *to) {
-    whole most[2] = {size_bits(zero()), size_bits(zero())}; /* bits of positive numbers are ordered as they, NaN above */
+    whole most[2] = {size_bits(zero()), size_bits(zero())}; /* the bits of positive numbers have the same order as the numbers, with NaN above infinity */
     for (int64_t d = 0; d < job->in; d += 2 * LANES) {
         most[0] = larger_whole(most[0], size_bits(number(job, row, d)));
         if (d + LANES < job->in) most[1] = larger_whole(most[1], size_bits(number(job, row, d + LANES)));
@@ -112,7 +111,7 @@ static float lay_out(const Int8Job *job, const char *row, small *to) {
     float size;
     memcpy(&size, &top, sizeof size);
     const int finite = size < INFINITY;
-    const vec times = all(finite && size > 1e-35f ? 127.0f / size : 0.0f); /* below, 127 / size may be infinite */
+    const vec times = all(finite && size > 1e-35f ? 127.0f / size : 0.0f); /* for smaller sizes, 127 / size may be infinite */
     for (int64_t d = 0; d < job->in; d += LANES) narrow_row(to + d, mul(number(job, row, d), times));
     return finite ? size > 1e-35f ? size / 127.0f : 0.0f : NAN;
 }
@@ -154,7 +153,7 @@ INLINE void put_numbers(const Int8Job *job, char *row, int64_t n, vec x) {
     if (left < LANES) memcpy(to, some, 4 * left);
 }
 
-/* The sums of a tile as numbers, with bias and activation: rows from r on, columns from n on. */
+/* Convert the sums of a tile to floating point, with bias and activation: rows from r on, columns from n on. */
 static void finish(const Int8Job *job, const Int8Space *space, int64_t r, int rows, int vecs, int64_t n, const float *scales) {
     const int64_t size = job->half ? 2 : 4;
     for (int i = 0; i < rows; i++) {
@@ -174,7 +173,7 @@ static void finish(const Int8Job *job, const Int8Space *space, int64_t r, int ro
 #define TILES(V)                                                                                                       \
     switch (rows) { TILE(1, V); TILE(2, V); TILE(3, V); TILE(4, V); TILE(5, V); default: TILE(6, V); }
 
-/* Rows first to last of the result. */
+/* Compute rows `first` to `last` of the result. */
 static void block_task(const Int8Job *job, int64_t first, int64_t last, Int8Space *space) {
     const int64_t size = job->half ? 2 : 4, stride = ROUND(job->in, PANEL), depth = ROUND(job->in, 4);
     const int64_t steps = depth / GROUP, panel = depth * PANEL, a_row = stride / GROUP, columns = ROUND(job->columns, PANEL);

@@ -1,6 +1,6 @@
-/* Numbers for the kernels: bf16 and fp32, e^x, and rows laid out in the pairs that products take.
+/* Shared functions of the bf16 kernels: conversion to fp32, 2^x, and the layout in pairs.
  *
- * "Pairs" are two bf16 numbers in 32 bits: neighbours of the axis that a product sums over.
+ * A "pair" is two bf16 numbers in 32 bits, which are adjacent on the axis that a product sums over.
  */
 #ifndef NUMBERS_H
 #define NUMBERS_H
@@ -16,7 +16,7 @@ INLINE void narrow(bf16 *to, __m512 x) {
     _mm256_storeu_si256((void *)to, (__m256i)_mm512_cvtneps_pbh(x));
 }
 
-/* 2^x for x <= 0, within 3e-6: a polynomial of degree 4 on [-1/2, 1/2]. It is rounded to bf16 (4e-3) afterwards. */
+/* 2^x for x <= 0, within 3e-6: a polynomial of degree 4 on [-1/2, 1/2]. The result is then rounded to bf16 (4e-3). */
 INLINE __m512 power_of_2(__m512 x) {
     x = _mm512_max_ps(_mm512_set1_ps(-150.0f), x); /* in this order NaN stays NaN */
     __m512 n = _mm512_roundscale_ps(x, 8), r = _mm512_sub_ps(x, n);
@@ -28,7 +28,7 @@ INLINE __m512 power_of_2(__m512 x) {
     return _mm512_scalef_ps(p, n);
 }
 
-/* 16 rows of 16 numbers of 32 bits, transposed in registers. */
+/* Transpose 16 rows of 16 32-bit numbers in registers. */
 INLINE void transpose(__m512i r[16]) {
     __m512i t[16];
     UNROLL16 for (int i = 0; i < 8; i++) {
@@ -55,7 +55,7 @@ INLINE void transpose(__m512i r[16]) {
     }
 }
 
-/* Rows [n][dim] next to each other, [n][width]; what lies beyond dim is 0. */
+/* Copy rows [n][dim] to contiguous rows [n][width], zero-padded. */
 static void copy_rows(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int64_t width, bf16 *to) {
     for (int64_t i = 0; i < n; i++) {
         memcpy(to + i * width, x + i * stride, 2 * dim);
@@ -63,7 +63,7 @@ static void copy_rows(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int
     }
 }
 
-/* Rows [n][dim] -> pairs of places, transposed: [places][width]; rows from dim / 2 and columns from n on are 0. */
+/* Rows [n][dim] -> pairs of features, transposed: [places][width]; rows from dim / 2 and columns from n on are 0. */
 static void pair_places(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int64_t places, int64_t width,
                         uint32_t *to) {
     for (int64_t i = 0; i < width; i += 16)
@@ -77,7 +77,7 @@ static void pair_places(const bf16 *x, int64_t stride, int64_t n, int64_t dim, i
         }
 }
 
-/* Row i and the one below it, 16 places -> 16 pairs; rows from n on are 0. */
+/* 16 features of rows i and i + 1 -> 16 pairs; rows from n on are 0. */
 INLINE __m512i two_rows(const bf16 *x, int64_t stride, int64_t i, int64_t n) {
     if (i >= n) return _mm512_setzero_si512();
     __m512i low = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const void *)(x + i * stride)));
@@ -94,7 +94,7 @@ static void pair_rows(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int
 
 /* Rows [n][dim] -> pairs of rows, transposed: [dim][width]; rows from n on are 0. */
 static void pair_rows_transposed(const bf16 *x, int64_t stride, int64_t n, int64_t dim, int64_t width, uint32_t *to) {
-    for (int64_t p = 0; p < width; p += 16) /* in this order a row's neighbours are read while they are near */
+    for (int64_t p = 0; p < width; p += 16) /* this order reads adjacent rows while they are in the cache */
         for (int64_t d = 0; d < dim; d += 16) {
             __m512i r[16];
             UNROLL16 for (int k = 0; k < 16; k++) r[k] = two_rows(x + d, stride, 2 * (p + k), n);
@@ -103,7 +103,7 @@ static void pair_rows_transposed(const bf16 *x, int64_t stride, int64_t n, int64
         }
 }
 
-/* fp32 [dim][width] -> bf16 rows [n][dim]. */
+/* Transpose fp32 [dim][width] to bf16 rows [n][dim]. */
 static void store_transposed(const float *x, int64_t width, int64_t n, int64_t dim, bf16 *to, int64_t stride) {
     for (int64_t i = 0; i < n; i += 16)
         for (int64_t d = 0; d < dim; d += 16) {

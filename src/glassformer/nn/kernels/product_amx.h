@@ -1,7 +1,7 @@
-/* The product of attention.c with AMX: tiles of 16 x 16 sums over 16 pairs, 16 times the multiplications of a vector. */
+/* The product of attention.c with AMX: tiles of 16 x 16 sums over 16 pairs, 16 times as many multiplications as with a vector. */
 #include "numbers.h"
 
-/* Query rows at a time; rows whose softmax is taken together; pairs that a product takes at once. */
+/* Number of queries at a time; of rows whose softmax is interleaved; of pairs that a product multiplies at a time. */
 enum { ROWS = 32, TOGETHER = 4, PAIRS = 16 };
 
 INLINE void product_begin(void) {
@@ -16,11 +16,11 @@ INLINE void product_begin(void) {
 
 INLINE void product_end(void) { _tile_release(); }
 
-/* Two by two tiles of sums (0 to 3), two of A (4, 5), two of B (6, 7); tile numbers are part of the instructions. */
+/* Tiles 0 to 3 are 2 x 2 tiles of sums, 4 and 5 of A, 6 and 7 of B; the tile number is part of an instruction. */
 INLINE void tiles(int down, int across, const uint32_t *a, int64_t a_row, const uint32_t *b, int64_t b_row,
                   int64_t pairs, float *c, int64_t c_row, int add) {
     float *below = c + 16 * c_row;
-    __asm__ volatile("" ::: "memory"); /* some compilers do not know that loading a tile reads memory */
+    __asm__ volatile("" ::: "memory"); /* a barrier: some compilers do not know that loading a tile reads memory */
     if (add) {
         _tile_loadd(0, c, 4 * c_row);
         if (across) _tile_loadd(1, c + 16, 4 * c_row);
@@ -53,7 +53,7 @@ INLINE void tiles(int down, int across, const uint32_t *a, int64_t a_row, const 
 }
 
 /* C[i][16 j ...] (=|+=) sum over p of A[i][p] . B[p][16 j ...], A and B as pairs, their number a multiple of PAIRS.
- * Rows are taken by 16: A and C must have as many, whatever the last ones hold. */
+ * Rows are computed 16 at a time: A and C must have a multiple of 16 rows; the surplus rows are arbitrary. */
 static void product(int64_t rows, int64_t vecs, const uint32_t *a, int64_t a_row, const uint32_t *b, int64_t b_row,
                     int64_t pairs, float *c, int64_t c_row, int add) {
     for (; rows > 0; rows -= 32, a += 32 * a_row, c += 32 * c_row)

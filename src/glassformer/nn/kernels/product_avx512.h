@@ -1,7 +1,7 @@
-/* The product of attention.c with AVX512-BF16: vdpbf16ps, sums in registers. */
+/* The product of attention.c with AVX512-BF16 (vdpbf16ps); sums stay in registers. */
 #include "numbers.h"
 
-/* Query rows at a time; rows whose softmax is taken together; pairs that a product takes at once. */
+/* Number of queries at a time; of rows whose softmax is interleaved; of pairs that a product multiplies at a time. */
 enum { ROWS = 6, TOGETHER = 6, PAIRS = 1 };
 
 INLINE void product_begin(void) {}

@@ -1,4 +1,4 @@
-/* The product of attention_fp32.c: sums in registers, 6 rows by 4 vectors with AVX512 (32 registers), by 2 with AVX2 (16). */
+/* The product of attention_fp32.c. Sums stay in registers: 6 rows of 4 vectors with AVX512 (32 registers), of 2 with AVX2 (16). */
 #include "vectors.h"
 
 enum { ROWS = 6, ACROSS = LANES == 16 ? 4 : 2 };

@@ -1,6 +1,6 @@
-/* What an encoder computes number by number and row by row: GELU, and layer norm of a sum. fp32 inside, bf16 outside.
+/* GELU, and layer norm of a sum, computed in fp32 on bf16 tensors.
  *
- * Each reads and writes memory once, where torch's sum and norm pass twice and its GELU computes longer backward.
+ * Each makes one pass over memory. torch needs two passes for the sum and its norm, and its GELU has a slower backward pass.
  */
 #ifdef __AVX512BF16__
 #include "crew.h"
@@ -11,14 +11,14 @@ typedef struct {
     atomic_long next;
 } RowsCrew;
 
-enum { NUMBERS = 16384, SHARE = 128 }; /* of a share: numbers for GELU, rows for the norm */
+enum { NUMBERS = 16384, SHARE = 128 }; /* how many numbers (GELU) or rows (norm) a thread computes at a time */
 
-/* The share of the standard normal distribution below x, and e^(-x^2 / 2) on the way: the tail is a polynomial in
- * 1 / (1 + 0.31 |x|) times that power, fitted to a relative error of 5e-6. */
+/* The standard normal CDF of x, and e^(-x^2 / 2). The tail is e^(-x^2 / 2) times a polynomial in 1 / (1 + 0.31 |x|), fitted to
+ * a relative error of 5e-6. */
 INLINE __m512 normal_below(__m512 x, __m512 *power) {
     const __m512 one = _mm512_set1_ps(1.0f), d = _mm512_fmadd_ps(_mm512_set1_ps(0.31f), _mm512_abs_ps(x), one);
     __m512 t = _mm512_rcp14_ps(d), p = _mm512_set1_ps(-0.07392885547545698f);
-    t = _mm512_mul_ps(t, _mm512_fnmadd_ps(d, t, _mm512_set1_ps(2.0f))); /* one step of Newton's for 1 / d */
+    t = _mm512_mul_ps(t, _mm512_fnmadd_ps(d, t, _mm512_set1_ps(2.0f))); /* one Newton step for 1 / d */
     p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.18044878f));
     p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.015747508804405286f));
     p = _mm512_fmadd_ps(p, t, _mm512_set1_ps(0.13342755290718197f));
@@ -46,14 +46,14 @@ static void gelu_work(void *argument) {
     }
 }
 
-/* One row: its sum with plus, mean and variance, and the norm. */
+/* One row: x + plus, its mean and variance, and its norm. */
 INLINE void norm_row(const NormJob *job, int64_t r) {
     const int64_t n = job->width, at = r * n;
     const bf16 *x = job->x + at;
     __m512 mean = _mm512_setzero_ps(), square = mean;
     if (job->plus) {
         for (int64_t d = 0; d < n; d += 16) narrow(job->sum + at + d, _mm512_add_ps(wide(x + d), wide(job->plus + at + d)));
-        x = job->sum + at; /* rounded to bf16, as torch adds */
+        x = job->sum + at; /* rounded to bf16, like torch's sum */
     }
     for (int64_t d = 0; d < n; d += 16) mean = _mm512_add_ps(mean, wide(x + d));
     mean = _mm512_set1_ps(_mm512_reduce_add_ps(mean) / (float)n);
@@ -69,7 +69,7 @@ INLINE void norm_row(const NormJob *job, int64_t r) {
     job->stats[2 * r] = _mm512_cvtss_f32(mean), job->stats[2 * r + 1] = _mm512_cvtss_f32(scale);
 }
 
-/* The gradient of one row: with h the normed row and g the gradient times the weight, (g - mean g - h mean(g h)) / root. */
+/* The gradient of one row: (g - mean(g) - h mean(g h)) * scale; h is the normalized row, g the gradient times the weight. */
 INLINE void norm_row_back(const NormJob *job, int64_t r, float *dweight, float *dbias) {
     const int64_t n = job->width, at = r * n;
     const __m512 mean = _mm512_set1_ps(job->stats[2 * r]), scale = _mm512_set1_ps(job->stats[2 * r + 1]);
@@ -107,7 +107,7 @@ void gelu(GeluJob *job, Parallel parallel) {
     together(gelu_work, &crew, job->threads, parallel);
 }
 
-/* Shares are summed up in their order, so that the bits do not depend on the threads. */
+/* The sums of shares are added in a fixed order, so results do not depend on the number of threads. */
 void layer_norm(NormJob *job, Parallel parallel) {
     RowsCrew crew = {.job = job};
     together(norm_work, &crew, job->threads, parallel);

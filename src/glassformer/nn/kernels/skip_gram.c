@@ -1,19 +1,19 @@
-/* Skip-gram with negative sampling (Mikolov et al., 2013), the loops of train/negative_sampling.py: the same pairs, the same
- * draws, sums in another order. Each window is drawn while the one before it is trained on, so that its rows are on their way. */
+/* Skip-gram with negative sampling (Mikolov et al., 2013): the loops of train/negative_sampling.py, with the same pairs and
+ * draws, and sums in another order. Each window is drawn while the previous one is trained, so its vectors are prefetched. */
 #define NUMBER float
 #include <stdlib.h>
 #include "vectors.h"
 
-enum { LOSS_EVERY = 32 }; /* as in Python */
+enum { LOSS_EVERY = 32 }; /* LOSS_EVERY of train/negative_sampling.py */
 
 typedef struct {
     int64_t count, drawn;
-    int32_t *around, *words; /* the neighbours; the middle word, then the negatives */
+    int32_t *around, *words; /* the neighbors; the middle word, then the negatives */
 } Window;
 
 INLINE uint64_t next(uint64_t *state) { return (*state = *state * 6364136223846793005u + 1442695040888963407u) >> 32; }
 
-/* The neighbours of sentence[i], and what it is told from. */
+/* Draw the neighbors of sentence[i] and the negatives. */
 static void draw(const SkipGramJob *job, const int32_t *sentence, int64_t n, int64_t i, uint64_t *state, Window *to) {
     const int64_t reach = 1 + (int64_t)((next(state) * (uint64_t)job->window) >> 32);
     const int64_t from = i > reach ? i - reach : 0, end = i + reach + 1 < n ? i + reach + 1 : n;
@@ -29,10 +29,10 @@ static void draw(const SkipGramJob *job, const int32_t *sentence, int64_t n, int
         to->drawn += word != sentence[i]; /* a draw of the middle word does not count */
     }
     for (int64_t k = 0; k < to->drawn; k++) fetch(job->contexts + to->words[k] * job->width, job->width);
-    if (end - 1 > i) fetch(job->centres + (int64_t)sentence[end - 1] * job->width, job->width); /* the others were here before */
+    if (end - 1 > i) fetch(job->centres + (int64_t)sentence[end - 1] * job->width, job->width); /* other neighbors are already in the cache */
 }
 
-/* One step of gradient descent for each pair of a window; the loss, where it is wanted. */
+/* One step of gradient descent for each pair of a window; returns the loss if `judge` is 1, else 0. */
 static double learn(const SkipGramJob *job, const Window *window, float rate, float *steps, int judge) {
     const int64_t width = job->width, drawn = window->drawn;
     double loss = 0.0;
@@ -47,7 +47,7 @@ static double learn(const SkipGramJob *job, const Window *window, float rate, fl
             }
             steps[k] = sum_of(add(even, odd));
         }
-        for (int64_t k = 0; k < drawn; k += LANES) /* rate (1 for the middle word, else 0, less sigmoid(f)) */
+        for (int64_t k = 0; k < drawn; k += LANES) /* rate * (y - sigmoid(f)); y is 1 for the middle word, else 0 */
             store(steps + k, smaller(all(20.0f), larger(all(-20.0f), load(steps + k))));
         if (judge)
             for (int64_t k = 0; k < drawn; k++) loss += log1p(exp(k ? steps[k] : -steps[k]));
@@ -59,7 +59,7 @@ static double learn(const SkipGramJob *job, const Window *window, float rate, fl
         for (int64_t d = 0; d < width; d += LANES) {
             const vec old = load(v + d);
             vec gradient = zero();
-            for (int64_t k = 0; k < drawn; k++) { /* in turn: a negative may be drawn twice */
+            for (int64_t k = 0; k < drawn; k++) { /* sequentially, because a negative may be drawn twice */
                 float *u = job->contexts + window->words[k] * width + d;
                 const vec step = all(steps[k]), was = load(u);
                 gradient = fma_(step, was, gradient);
@@ -71,7 +71,7 @@ static double learn(const SkipGramJob *job, const Window *window, float rate, fl
     return loss;
 }
 
-/* Trains on sentences first to last; 0, or 1 where there is no memory to work in. */
+/* Train on sentences first to last; returns 1 if there is not enough memory, else 0. */
 int skip_gram(SkipGramJob *job) {
     int64_t longest = 1, done = 0, windows = 0;
     for (int64_t s = job->first; s < job->last; s++)

@@ -1,4 +1,4 @@
-/* fp32 vectors, as wide as the processor has them: the same words for AVX512 (16 numbers) and for AVX2 with FMA (8). */
+/* fp32 vectors: the same operations for AVX512 (16 numbers) and for AVX2 with FMA (8). */
 #ifndef VECTORS_H
 #define VECTORS_H
 #include "words.h"
@@ -17,11 +17,11 @@ enum { LANES = 16 };
 #define over(a, b) _mm512_div_ps(a, b)
 #define fma_(a, b, c) _mm512_fmadd_ps(a, b, c)   /* a b + c */
 #define fms(a, b, c) _mm512_fmsub_ps(a, b, c)    /* a b - c */
-#define larger(a, b) _mm512_max_ps(a, b)         /* b where one is NaN, as the next */
+#define larger(a, b) _mm512_max_ps(a, b)         /* b if a or b is NaN; also in `smaller` */
 #define smaller(a, b) _mm512_min_ps(a, b)
 #define nearest(x) _mm512_roundscale_ps(x, 8)
-#define times_power(x, n) _mm512_scalef_ps(x, n) /* x 2^n, n whole */
-#define pick(m, a, b) _mm512_mask_blend_ps(m, b, a) /* a where m holds, else b */
+#define times_power(x, n) _mm512_scalef_ps(x, n) /* x 2^n, n an integer */
+#define pick(m, a, b) _mm512_mask_blend_ps(m, b, a) /* a where m is true, else b */
 #define without(m, n) ((mask)((m) & ~(n)))
 INLINE mask first(int64_t left) { return left >= 16 ? 0xffff : left <= 0 ? 0 : (mask)((1u << left) - 1); }
 INLINE __m256 halves(vec x, int larger_one) {
@@ -46,7 +46,7 @@ enum { LANES = 8 };
 #define nearest(x) _mm256_round_ps(x, 8)
 #define pick(m, a, b) _mm256_blendv_ps(b, a, m)
 #define without(m, n) _mm256_andnot_ps(n, m)
-INLINE vec times_power(vec x, vec n) { /* n from -126 on */
+INLINE vec times_power(vec x, vec n) { /* n at least -126 */
     return mul(x, _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(_mm256_cvtps_epi32(n), _mm256_set1_epi32(127)), 23)));
 }
 INLINE mask first(int64_t left) {
@@ -56,10 +56,10 @@ INLINE mask first(int64_t left) {
 INLINE __m256 halves(vec x, int larger_one) { return (void)larger_one, x; }
 #endif
 
-/* The places from `low` up to `end`; either may be below 0 or past the vector. */
+/* Mask of the lanes from `low` to `end`, exclusive; both may be below 0 or above LANES. */
 INLINE mask between(int64_t low, int64_t end) { return without(first(end), first(low)); }
 
-/* The numbers of a vector together, in one order whatever the compiler. */
+/* The sum of a vector, in the same order for every compiler. */
 INLINE float sum_of(vec x) {
     const __m256 half = halves(x, 0);
     __m128 s = _mm_add_ps(_mm256_castps256_ps128(half), _mm256_extractf128_ps(half, 1));
@@ -74,7 +74,7 @@ INLINE float largest_of(vec x) {
     return _mm_cvtss_f32(_mm_max_ss(s, _mm_shuffle_ps(s, s, 1)));
 }
 
-/* 2^x for x <= 127, within 2e-7: a polynomial of degree 6 on [-1/2, 1/2]; 2^-126 for what is below that. */
+/* 2^x for x <= 127, within 2e-7: a polynomial of degree 6 on [-1/2, 1/2]; smaller x give 2^-126. */
 INLINE vec power_of_2(vec x) {
     x = larger(all(-126.0f), x); /* in this order NaN stays NaN */
     const vec n = nearest(x), r = sub(x, n);
@@ -88,7 +88,7 @@ INLINE vec power_of_2(vec x) {
     return times_power(p, n);
 }
 
-/* Rows [n][dim] -> [dim][columns] of a matrix, columns a multiple of 8 and dim made one; columns from n on are 0. */
+/* Transpose rows [n][dim] to [dim][columns]; columns is a multiple of 8, dim is padded to one; columns from n on are 0. */
 INLINE void turn(const float *x, int64_t stride, int64_t n, int64_t dim, int64_t columns, float *to, int64_t width) {
     for (int64_t i = 0; i < columns; i += 8)
         for (int64_t d = 0; d < dim; d += 8) {

@@ -1,4 +1,4 @@
-/* Words that all kernels are written with. */
+/* Macros and functions of all kernels. */
 #ifndef WORDS_H
 #define WORDS_H
 #include <immintrin.h>
@@ -8,7 +8,7 @@
 #include "jobs.h"
 
 #define INLINE static inline __attribute__((always_inline))
-#define UNROLL _Pragma("GCC unroll 8") /* or the sums of a tile would not stay in registers */
+#define UNROLL _Pragma("GCC unroll 8") /* keeps the sums of a tile in registers */
 #define UNROLL16 _Pragma("GCC unroll 16")
 #define ROUND(n, m) (((n) + (m) - 1) / (m) * (m))
 #define LOG2_E 1.44269504f
