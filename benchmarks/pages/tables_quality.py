@@ -53,7 +53,7 @@ def translations() -> str:
                 signatures |= dict.fromkeys(f"{key}: `{value}`" for key, value in one["signatures"].items())
     head = "Recipe (seeds) | Search | BLEU (lowest to highest) | chrF | BLEU, lower-cased and tokenized | Length / reference's"
     about = f"{n:,} test sentences. The last column is the number of tokens in the translations divided by that in the references."
-    return text(table(head, rows), f"{about} sacrebleu's signatures: {'; '.join(signatures)}.")
+    return text(table(head, rows), f"{about} sacrebleu's signatures: {plain('; '.join(signatures))}.")
 
 
 @of("starts", "benchmarks/quality/starts.py")
@@ -440,7 +440,7 @@ def audit(result: dict[str, Any]) -> str:
     rows = []
     for defect, pair in result["pairs"].items():
         codes = Counter(code for code, _ in pair["clean"]["warnings"])
-        said = ", ".join(f"{n} {code}" if n > 1 else code for code, n in codes.items())
+        said = ", ".join(f"{code} ({n} times)" if n > 1 else code for code, n in codes.items())
         rows.append((defect, "yes" if pair["planted"]["found"] else "no", said or "none"))
     simulated, pairs = result["diff"], result["pairs"].values()
     longest = max(one["seconds"] for pair in pairs for one in pair.values())
@@ -535,6 +535,7 @@ PLAIN = {  # words in result files -> those on the page; longer texts come first
     r", then the last block": ", last block also trained",
     r", each rung on top of the one before,": ", each strength adding to the one before,",
     r"from our CIFAR-10 weights, and from none,": "from our CIFAR-10 weights, and from scratch,",
+    r"\bboth, (?=linear|MLP)": "[CLS] + mean, ",
     r"linear from a regression": "linear, initialized by logistic regression",
     r"(?<!with )(?<!words )\band next sentence\b": "masked words + next sentence",
     r"\blinear-max\b": "max, linear",
@@ -567,6 +568,7 @@ PLAIN = {  # words in result files -> those on the page; longer texts come first
     r"last block learns": "last block trained",
     r"One pre-training stands behind all seeds\.": "All seeds start from the same pre-trained weights.",
     r"so this does not tell what pre-training is worth beside them": "so this does not show the value of pre-training compared with those settings",
+    r"words and marks apart": "with punctuation marks as separate tokens",
     r"other settings go further than either variant": "other settings are more accurate than both variants",
 }
 

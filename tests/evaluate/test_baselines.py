@@ -164,9 +164,9 @@ def test_tfidf_is_scikit_learns_with_the_best_strength():
     strengths = (0.5, 1e-3, 7.0)
     best = max(strengths, key=lambda c: fitted(c, rest).score(rows[others], y[others]))
     assert best != strengths[1]
-    ours = tfidf_logistic(train, y, test, strengths=strengths, seed=5)
+    ours = tfidf_logistic(train, y, test, Cs=strengths, seed=5)
     assert ours == pytest.approx(fitted(best, slice(None)).predict_proba(judged), abs=1e-9)
-    few = tfidf_logistic(train[:19], y[:19], test, strengths=strengths)  # too few to hold some out
+    few = tfidf_logistic(train[:19], y[:19], test, Cs=strengths)  # too few to hold some out
     rows, judged = words.fit_transform(train[:19]), words.transform(test)
     middle = LogisticRegression(C=1e-3, max_iter=2000, tol=1e-5).fit(rows, y[:19])
     assert few == pytest.approx(middle.predict_proba(judged), abs=1e-9)

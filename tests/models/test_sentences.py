@@ -15,7 +15,7 @@ from glassformer.data.text import word_tokenizer
 from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
-from glassformer.models.sentences import Dense, Normalize, Pool, Sentences
+from glassformer.models.sentences import Dense, EmbeddingSettings, Normalize, Pool
 from glassformer.models.text import TextEncoder
 from glassformer.tasks.build import save_tokenizer
 
@@ -243,9 +243,11 @@ def test_nothing_is_left_of_a_text_that_its_prompt_covers():
         ("max", [0.0, 0.0]),
         ("lasttoken", [0.0, 0.0]),
     ):
-        found = Sentences(Pool((mode,))).pool_states(states, packing, skip=2)
+        found = EmbeddingSettings(Pool((mode,))).pool_states(states, packing, skip=2)
         assert found.tolist() == [first, [9.0, 10.0]]
-    found = Sentences(Pool(("weightedmean", "mean_sqrt_len_tokens"))).pool_states(states, packing, skip=1)
+    found = EmbeddingSettings(Pool(("weightedmean", "mean_sqrt_len_tokens"))).pool_states(
+        states, packing, skip=1
+    )
     wanted = torch.tensor([[3.0, 4.0, 3.0, 4.0], [8.2, 9.2, 16 / 2**0.5, 18 / 2**0.5]])
     torch.testing.assert_close(found, wanted)
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 import glassformer as gf
 from glassformer.errors import ConfigError, DataError
 from glassformer.explain.similarity import contributions, picture, save_similarities
-from glassformer.models.sentences import POOLS, Dense, Normalize, Pool, Sentences
+from glassformer.models.sentences import POOLS, Dense, EmbeddingSettings, Normalize, Pool
 from glassformer.packing import Packing
 
 from .tiny import PAIRS, checkpoint, tiny
@@ -37,7 +37,7 @@ def dense(inner: int, outer: int, **more) -> Dense:
     ids=str,
 )
 def test_any_pooling_and_linear_layers_behind_it_are_sums_over_tokens(modes, after):
-    """Beside what ``Sentences`` computes in one go, on random states of two texts of several lengths."""
+    """Beside what ``EmbeddingSettings`` computes in one go, on random states of two texts of several lengths."""
     torch.manual_seed(7)
     width = 5 * len(modes)
     steps = []
@@ -47,7 +47,7 @@ def test_any_pooling_and_linear_layers_behind_it_are_sums_over_tokens(modes, aft
             width = 7
         else:
             steps.append(dense(width, width, residual=True) if step == "residual" else step)
-    how = Sentences(Pool(modes), tuple(steps))
+    how = EmbeddingSettings(Pool(modes), tuple(steps))
     states = [torch.randn(length, 5) for length in (11, 3)]
     table, score = contributions(how, *states)
     vectors = [how.pool_states(x, Packing((len(x),)))[0] for x in states]
@@ -59,7 +59,7 @@ def test_any_pooling_and_linear_layers_behind_it_are_sums_over_tokens(modes, aft
 def test_of_mean_pooling_a_contribution_is_the_product_of_two_states():
     """On paper: (x_i . y_j) / (T_a T_b |mean x| |mean y|)."""
     x, y = torch.tensor([[1.0, 0], [0, 2]]), torch.tensor([[3.0, 0], [0, 1], [1, 1]])
-    table, score = contributions(Sentences(Pool(("mean",))), x, y)
+    table, score = contributions(EmbeddingSettings(Pool(("mean",))), x, y)
     norms = x.mean(0).norm() * y.mean(0).norm()
     np.testing.assert_allclose(table, (x @ y.T / 6 / norms).numpy(), atol=1e-6)
     a, b = x.mean(0), y.mean(0)
@@ -68,8 +68,10 @@ def test_of_mean_pooling_a_contribution_is_the_product_of_two_states():
     states = torch.randn(3, 5), torch.randn(2, 5)
     bent = Dense(torch.randn(4, 5), None, "Tanh")
     with pytest.raises(ConfigError, match="a dense layer with Tanh is not a sum over tokens"):
-        contributions(Sentences(Pool(("mean",)), (bent,)), *states)
-    prompted = Sentences(Pool(("mean",), include_prompt=False), prompts={"q": "query: "}, default_prompt="q")
+        contributions(EmbeddingSettings(Pool(("mean",)), (bent,)), *states)
+    prompted = EmbeddingSettings(
+        Pool(("mean",), include_prompt=False), prompts={"q": "query: "}, default_prompt="q"
+    )
     with pytest.raises(ConfigError, match="excluded from pooling"):
         contributions(prompted, *states)
 

@@ -13,7 +13,7 @@ from tests.commands import ok
 import glassformer as gf
 from glassformer.checkpoints.sentences import write_sentences
 from glassformer.errors import CheckpointError
-from glassformer.models.sentences import Dense, Normalize, Pool, Sentences
+from glassformer.models.sentences import Dense, EmbeddingSettings, Normalize, Pool
 from glassformer.serve.limits import Limits
 from glassformer.serve.models import ServedModel
 from glassformer.targets.similarity import spearman
@@ -22,10 +22,10 @@ from glassformer.tasks.similarity.search import at_least, nearest
 
 from .tiny import PAIRS, SCORES, TEXTS, WIDTH, checkpoint, plain_model
 
-PLAIN = Sentences(Pool(("mean",)), (Normalize(),), 13)
+PLAIN = EmbeddingSettings(Pool(("mean",)), (Normalize(),), 13)
 
 
-def folder(path: Path, how: Sentences) -> Path:
+def folder(path: Path, how: EmbeddingSettings) -> Path:
     write_sentences(how, path, plain_model(path).config)
     return path
 
@@ -55,7 +55,7 @@ def test_a_prompt_that_does_not_count_counts_nowhere(tmp_path):
 
 
 def test_an_index_is_of_one_way_to_a_vector(tmp_path):
-    def dense(seed: int) -> Sentences:
+    def dense(seed: int) -> EmbeddingSettings:
         weight = torch.randn(WIDTH, WIDTH, generator=torch.Generator().manual_seed(seed))
         return replace(PLAIN, after=(Dense(weight, None, "Identity"), Normalize()))
 

@@ -10,7 +10,7 @@ from glassformer.checkpoints.sentences import write_sentences
 from glassformer.data.text import word_tokenizer
 from glassformer.families import FAMILIES
 from glassformer.families.pretrained import save_pretrained
-from glassformer.models.sentences import Normalize, Pool, Sentences
+from glassformer.models.sentences import EmbeddingSettings, Normalize, Pool
 from glassformer.models.text import TextEncoder
 from glassformer.tasks.build import save_tokenizer
 
@@ -37,7 +37,7 @@ def tiny(**settings: Any) -> gf.Embedder:
 def checkpoint(folder: Path, *modes: str) -> Path:
     """A folder of sentence-transformers with random weights: an encoder of the Hub's layout, pooling, length 1."""
     model = plain_model(folder)
-    write_sentences(Sentences(Pool(modes or ("mean",)), (Normalize(),), 13), folder, model.config)
+    write_sentences(EmbeddingSettings(Pool(modes or ("mean",)), (Normalize(),), 13), folder, model.config)
     return folder
 
 

@@ -28,7 +28,7 @@ def blobs(classes: int, n: int = 131, width: int = 7) -> tuple[np.ndarray, np.nd
 def test_classes_are_scikit_learns_regression_at_the_strength_that_was_chosen(classes):
     vectors, targets = blobs(classes)
     found = solve_classes(vectors, targets, seed=1)
-    peer = LogisticRegression(C=found.strength, max_iter=1000, tol=1e-6).fit(vectors, targets)
+    peer = LogisticRegression(C=found.C, max_iter=1000, tol=1e-6).fit(vectors, targets)
     logits = vectors @ found.weight.T + found.bias
     shares = np.exp(logits - logits.max(1, keepdims=True))
     np.testing.assert_allclose(shares / shares.sum(1, keepdims=True), peer.predict_proba(vectors), atol=5e-3)
@@ -55,7 +55,7 @@ def test_a_class_with_too_few_examples_is_learned_from_and_not_held_out():
     # where nothing can be held out the strength is in the middle
     vectors, targets = blobs(7, n=14)  # two of each class
     found = solve_classes(vectors, targets)
-    assert found.strength == 4
+    assert found.C == 4
     assert np.isnan(found.held_out).all()
 
 
@@ -66,10 +66,10 @@ def test_weights_count_examples_as_often():
     weights = np.where(targets == 1, 5.0, 1.0)
     twice = np.repeat(np.arange(61), weights.astype(int))
     found = solve_classes(vectors, targets, weights)
-    peer = LogisticRegression(C=found.strength, max_iter=1000, tol=1e-6).fit(vectors[twice], targets[twice])
+    peer = LogisticRegression(C=found.C, max_iter=1000, tol=1e-6).fit(vectors[twice], targets[twice])
     yes = 1 / (1 + np.exp(-2 * (vectors @ found.weight[1] + found.bias[1])))  # half of it in each row
     np.testing.assert_allclose(yes, peer.predict_proba(vectors)[:, 1], atol=2e-2)
-    unweighted = LogisticRegression(C=found.strength, max_iter=1000).fit(vectors, targets)
+    unweighted = LogisticRegression(C=found.C, max_iter=1000).fit(vectors, targets)
     apart = np.abs(unweighted.predict_proba(vectors) - peer.predict_proba(vectors)).max()
     assert apart > 0.05  # weights do count
 
@@ -78,7 +78,7 @@ def test_several_labels_and_numbers_are_regressions():
     vectors, targets = blobs(3)
     sets = np.stack([targets == 0, targets != 1, np.zeros(len(targets), bool)], 1).astype(np.float32)
     found = solve_label_sets(vectors, sets)
-    peer = LogisticRegression(C=found.strength, max_iter=1000, tol=1e-6).fit(vectors, sets[:, 1])
+    peer = LogisticRegression(C=found.C, max_iter=1000, tol=1e-6).fit(vectors, sets[:, 1])
     yes = 1 / (1 + np.exp(-(vectors @ found.weight[1] + found.bias[1])))
     np.testing.assert_allclose(yes, peer.predict_proba(vectors)[:, 1], atol=1e-2)
     assert (vectors @ found.weight[2] + found.bias[2] < -3).all()  # no example has the third
@@ -86,7 +86,7 @@ def test_several_labels_and_numbers_are_regressions():
     vectors, _ = blobs(3)
     numbers = vectors @ np.arange(7.0) + 0.1 * np.random.default_rng(1).normal(size=len(vectors))
     found = solve_numbers(vectors, numbers)
-    peer = Ridge(alpha=1 / found.strength).fit(vectors, numbers)
+    peer = Ridge(alpha=1 / found.C).fit(vectors, numbers)
     np.testing.assert_allclose(found.weight[0], peer.coef_, rtol=1e-4)
 
 

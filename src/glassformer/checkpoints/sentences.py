@@ -31,9 +31,9 @@ from glassformer.models.sentences import (
     POOLS,
     SIMILARITIES,
     Dense,
+    EmbeddingSettings,
     Normalize,
     Pool,
-    Sentences,
     token_limit,
 )
 from glassformer.reading import read_regular, unique_keys
@@ -85,7 +85,7 @@ REQUIRED = {
 LOADING_KEYS = ("model_args", "model_kwargs")
 
 
-def try_read_sentences(folder: Path, d_model: int) -> Sentences | CheckpointError | None:
+def try_read_sentences(folder: Path, d_model: int) -> EmbeddingSettings | CheckpointError | None:
     """The result of ``read_sentences``, or its error; None if there is no ``modules.json``."""
     if not (folder / MODULES).exists():
         return None
@@ -95,7 +95,7 @@ def try_read_sentences(folder: Path, d_model: int) -> Sentences | CheckpointErro
         return error
 
 
-def read_sentences(folder: Path, d_model: int) -> Sentences:
+def read_sentences(folder: Path, d_model: int) -> EmbeddingSettings:
     """Read the steps, lengths and prompts with which a folder embeds sentences.
 
     Args:
@@ -124,7 +124,9 @@ def read_sentences(folder: Path, d_model: int) -> Sentences:
     check_truncation_side(folder, _USE_ENCODER)
     length, lowercase = _read_lengths(folder)
     prompts, default, truncate, similarity = _read_prompts(folder / PROMPTS)
-    return Sentences(pool, tuple(layers), length, lowercase, prompts, default, folder, truncate, similarity)
+    return EmbeddingSettings(
+        pool, tuple(layers), length, lowercase, prompts, default, folder, truncate, similarity
+    )
 
 
 def _check_known(settings: Mapping[str, Any], used_keys: Sequence[str], kind: str, where: str) -> None:
@@ -302,7 +304,7 @@ def _read_prompts(file: Path) -> tuple[dict[str, str], str | None, int | None, s
     return texts, default, truncate, similarity
 
 
-def write_sentences(sentences: Sentences, folder: Path, config: Any) -> None:
+def write_sentences(sentences: EmbeddingSettings, folder: Path, config: Any) -> None:
     """Write the files of sentence-transformers to a folder that already has the encoder and the tokenizer.
 
     Args:

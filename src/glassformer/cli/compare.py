@@ -112,7 +112,8 @@ def show_study(results: dict[str, Any], folder: Path | None) -> None:
 
 STUDY_OR_RUNS: Any = argument(
     "STUDY|RUN...",
-    f"A study (a .toml file, or one of: {', '.join(study_names())}), or two or more finished run folders.",
+    f"A study (a .toml file, or one of: {', '.join(study_names())}; 'ladder': augmentation of increasing "
+    "strength), or two or more finished run folders.",
     autocompletion=cli.complete_studies,
 )
 TEXT: Any = option("FILE", "Labeled texts to compare models on.", panel=cli.DATA)

@@ -240,7 +240,7 @@ def next_step(run: Run, recipe: Any) -> str:
         return f'next: glassformer similar "ONE TEXT" "ANOTHER" --model {shlex.quote(str(run.folder))}'
     inputs = describe(run.folder).inputs or task.estimator.INPUTS
     argument = {"vectors": "WORD", "fill": example_text(recipe) or '"A TEXT WITH A MASK"'}.get(task.verb)
-    argument = argument or (inputs.single_text and example_text(recipe)) or inputs.placeholder
+    argument = argument or (inputs.example_is_one_text and example_text(recipe)) or inputs.placeholder
     if task.verb == "predict" and inputs.in_tables:
         argument += ", or a table: FILE.csv --out PREDICTIONS.csv"
     return f"next: glassformer {task.verb} {shlex.quote(str(run.folder))} {argument}"

@@ -198,7 +198,7 @@ def similar_command(
         min=-1,
         max=1,
     ),
-    text_column: str | None = TEXT_COLUMN,
+    text_column: str | None = option("NAME", "With --doubles: text column; detected by default."),
     out: Path | None = option(
         "FILE", "Output file: .csv for a table, .html or .json for an explanation of two texts."
     ),

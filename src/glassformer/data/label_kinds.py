@@ -181,7 +181,7 @@ def _are_measurements(numbers: Sequence[Any]) -> bool:
 
 
 def _combined_labels(counts: Counter[str]) -> list[str]:
-    """Labels such as ``joy|anger`` whose parts occur in other labels, if one of the parts is also a label."""
+    """Labels such as ``joy|anger``: each part is also in another label, and one or more is a label."""
     parts = {label: [part for part in LABEL_SEPARATOR.split(label) if part] for label in counts}
     uses = Counter(part for names in parts.values() for part in set(names))
     return [

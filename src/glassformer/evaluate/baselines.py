@@ -72,7 +72,11 @@ def word_features(train: Sequence[Any], *other_texts: Sequence[Any]) -> list[Any
 
 
 def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> np.ndarray:
-    """The pixels of images scaled to ``side`` x ``side``, from 0 to 1, ``[n, channels * side**2]``."""
+    """The pixels of images scaled to ``side`` x ``side``, from 0 to 1, ``[n, channels * side**2]``.
+
+    Args:
+        image_range: pixel value of white in images of more than 8 bits; see ``ImageTransform``.
+    """
     from glassformer.data.transform import ImageTransform, read_images
 
     table = read_images(images, ImageTransform((side, side), image_range=image_range))
@@ -82,7 +86,10 @@ def pixels(images: Sequence[Any], side: int = 16, image_range: Any = "full") -> 
 def pixel_features(
     train: Sequence[Any], *other_images: Sequence[Any], image_range: Any = "full"
 ) -> list[Any]:
-    """The ``pixels`` of each list of images, standardized by mean and deviation of the training images."""
+    """The ``pixels`` of each list of images, standardized by mean and deviation of the training images.
+
+    For ``image_range`` see ``pixels``.
+    """
     from sklearn.preprocessing import StandardScaler
 
     rows = [pixels(images, image_range=image_range) for images in (train, *other_images)]
@@ -99,7 +106,7 @@ def tfidf_logistic(
     test_texts: Sequence[str],
     *,
     num_classes: int | None = None,
-    strengths: Sequence[float] = (1.0, 4.0, 16.0, 64.0),
+    Cs: Sequence[float] = (1.0, 4.0, 16.0, 64.0),
     seed: int = 0,
     sample_weight: ArrayLike | None = None,
     measure: Literal["accuracy", "macro_f1"] = "accuracy",
@@ -109,8 +116,8 @@ def tfidf_logistic(
     Args:
         y: [n] class indices in [0, K).
         num_classes: K; by default one more than the largest index in ``y``.
-        strengths: candidates for C, the inverse regularization. The candidate with the best ``measure`` on a
-            held-out fifth of the training texts is used to fit on all training texts.
+        Cs: candidates for C, the inverse regularization strength. The candidate with the best ``measure`` on
+            a held-out fifth of the training texts is used to fit on all training texts.
         sample_weight: [n] weights of the training texts; None: all equal.
 
     Returns:
@@ -124,9 +131,9 @@ def tfidf_logistic(
     weights = None if sample_weight is None else np.asarray(sample_weight, np.float64)
     train, test = word_features(train_texts, test_texts)
 
-    def fit(rows: np.ndarray | slice, strength: float) -> LogisticRegression:
+    def fit(rows: np.ndarray | slice, C: float) -> LogisticRegression:
         # With a tolerance of 1e-3 the accuracy is up to five points lower.
-        model = LogisticRegression(C=strength, max_iter=2000, tol=1e-5)
+        model = LogisticRegression(C=C, max_iter=2000, tol=1e-5)
         with without_warnings(r"sklearn\."):  # about classes with few examples
             return model.fit(train[rows], y[rows], None if weights is None else weights[rows])
 
@@ -136,13 +143,13 @@ def tfidf_logistic(
             return float(f1_score(y[rows], predicted, average="macro"))
         return float(np.mean(predicted == y[rows]))
 
-    best = strengths[len(strengths) // 2]
+    best = Cs[len(Cs) // 2]
     with one_thread():  # the steps are short: several threads take 25 times as long
         if len(y) >= 10 * num_classes and np.bincount(y)[np.unique(y)].min() >= 2:
             # The vocabulary includes words of the held-out texts; this uses no labels.
             splitter = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed)
             train_rows, val_rows = next(splitter.split(np.zeros(len(y)), y))
-            best = max(strengths, key=lambda c: score(fit(train_rows, c), val_rows))
+            best = max(Cs, key=lambda C: score(fit(train_rows, C), val_rows))
         model = fit(slice(None), best)
     probabilities = np.zeros((len(test_texts), num_classes))
     if len(test_texts):
@@ -249,6 +256,7 @@ def pixel_logistic(
         targets: ``[n]`` class indices of the training images.
         max_images: maximum number of training images; a stratified subset is used if there are more.
         sample_weight: ``[n]`` weights of the training images; None: all equal.
+        image_range: see ``pixels``.
 
     Returns:
         Probabilities ``[m, C]`` of the test images, and the name of the baseline.

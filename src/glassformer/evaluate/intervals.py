@@ -58,8 +58,8 @@ def macro_f1_interval(confusion: ArrayLike, *, resamples: int = 1000, seed: int 
     hits = np.diag(table)
     counts = _Counts(hits[None], table.sum(1), table.sum(0)[None], int(table.sum()), False)
     total = counts.totals[0]
-    # The effect of one example in each cell on the F1 of each class, and the sums of products of these
-    # effects.
+    # An error in the row or column of class k changes its F1 by -slope, a hit by 2 / total - 2 * slope. The
+    # covariance sums the products of these changes over the examples (delta method).
     slope = 2 * hits / total**2
     wrong = table - np.diag(hits)
     covariance = (wrong + wrong.T) * np.outer(slope, slope)
@@ -78,7 +78,7 @@ def multilabel_f1_interval(
 ) -> list[float]:
     """95 % interval of macro-F1 for multi-label predictions and for means over seeds.
 
-    The variation between seeds is added as Student's t, as in ``compare.bootstrap_means``.
+    The half-width due to seeds (Student's t interval) is added in squares, as in ``compare.bootstrap_means``.
 
     Args:
         targets: [n, K], 0 or 1.
@@ -93,9 +93,11 @@ def multilabel_f1_interval(
     # The effect of each example on the F1 of each class and seed, [S, n, K].
     effects = (2 * predictions * y - (2 * hits / total)[:, None] * (predictions + y)) / total[:, None]
     mean_effect = np.einsum("sk,snk->nk", weight, effects) / len(predictions)
-    seed_width = _seed_width((weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, effects))
+    seed_width_squared = _seed_width_squared(
+        (weight * 2 * hits / total).sum(1), np.einsum("sk,snk->sn", weight, effects)
+    )
     variances, bias = (effects**2).sum(1), _bias(counts, resamples, seed)
-    return _interval(counts, mean_effect.T @ mean_effect, variances, seed_width, bias)
+    return _interval(counts, mean_effect.T @ mean_effect, variances, seed_width_squared, bias)
 
 
 class _Counts(NamedTuple):
@@ -117,7 +119,7 @@ class _Counts(NamedTuple):
         return is_included / np.maximum(is_included.sum(1, keepdims=True), 1)
 
 
-def _seed_width(values: np.ndarray, effects: np.ndarray) -> float:
+def _seed_width_squared(values: np.ndarray, effects: np.ndarray) -> float:
     """The squared half-width due to seeds, from their metrics ``[S]`` and effects of examples ``[S, n]``."""
     if (seeds := len(values)) == 1:
         return 0.0
@@ -129,14 +131,15 @@ def _seed_width(values: np.ndarray, effects: np.ndarray) -> float:
 
 
 def _interval(
-    counts: _Counts, covariance: np.ndarray, variances: np.ndarray, seed_width: float, bias: float
+    counts: _Counts, covariance: np.ndarray, variances: np.ndarray, seed_width_squared: float, bias: float
 ) -> list[float]:
     """The interval of macro-F1.
 
     Args:
-        covariance: ``[K, K]`` of the F1 of the classes, up to a scale per class.
+        covariance: ``[K, K]`` of the F1 of the classes. With one seed only its correlations are used, so row
+            and column k may be scaled.
         variances: ``[S, K]`` of the F1 of the classes in each seed.
-        seed_width: squared half-width due to seeds.
+        seed_width_squared: squared half-width due to seeds.
         bias: expected excess of macro-F1 with few examples.
     """
     hits, total, weight = counts.hits, counts.totals, counts.weights()
@@ -147,13 +150,19 @@ def _interval(
     low, high = np.minimum(low, f1), np.maximum(high, f1)
     # The more the predictions of the seeds differ, the narrower the interval of their mean.
     variance = np.diag(covariance)
-    separate = (weight**2 * variances).mean(0) if len(hits) > 1 else variance
-    agreement = np.sqrt(np.divide(variance, separate, out=np.ones_like(separate), where=separate > 0))
+    mean_seed_variance = (weight**2 * variances).mean(0) if len(hits) > 1 else variance
+    shrink = np.sqrt(
+        np.divide(
+            variance, mean_seed_variance, out=np.ones_like(mean_seed_variance), where=mean_seed_variance > 0
+        )
+    )
     scale = np.sqrt(np.where(variance > 0, variance, 1))
     correlation = covariance / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1)
-    down, up = ((weight * (total > 0) * half).mean(0) * agreement for half in (f1 - low, high - f1))
-    down, up = (float(np.sqrt(max(half @ correlation @ half, 0.0) + seed_width)) for half in (down, up))
+    down, up = ((weight * (total > 0) * half).mean(0) * shrink for half in (f1 - low, high - f1))
+    down, up = (
+        float(np.sqrt(max(half @ correlation @ half, 0.0) + seed_width_squared)) for half in (down, up)
+    )
     value = float((weight * f1).sum(1).mean())
     return [max(value - down - max(bias, 0.0), 0.0), min(value + up - min(bias, 0.0), 1.0)]
 

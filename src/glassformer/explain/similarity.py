@@ -21,7 +21,7 @@ from glassformer.errors import BadValueError, ConfigError, DataError
 from glassformer.explain.heatmap import heatmap_svg
 from glassformer.explain.view import inert
 from glassformer.finite import finite, json_text
-from glassformer.models.sentences import Dense, Sentences
+from glassformer.models.sentences import Dense, EmbeddingSettings
 from glassformer.outputs import write_text
 
 POSITIVE, NEGATIVE = "var(--right, #0b7285)", "var(--wrong, #b93a2b)"  # colors of positive, negative values
@@ -254,7 +254,7 @@ def _write(path: str | Path, html: Callable[[], str], values: Callable[[], str])
     return path
 
 
-def contributions(steps: Sentences, first: Tensor, second: Tensor) -> tuple[np.ndarray, float]:
+def contributions(steps: EmbeddingSettings, first: Tensor, second: Tensor) -> tuple[np.ndarray, float]:
     """Contributions ``[T_a, T_b]`` of pairs of tokens to the cosine of two texts, and the cosine.
 
     The vector of a text is a sum over its tokens. So the dot product of two vectors is a sum over pairs of
@@ -271,7 +271,7 @@ def contributions(steps: Sentences, first: Tensor, second: Tensor) -> tuple[np.n
     return finite(table.numpy(), "vectors"), float(score)
 
 
-def _token_parts(steps: Sentences, states: Tensor) -> Tensor:
+def _token_parts(steps: EmbeddingSettings, states: Tensor) -> Tensor:
     """The contribution of each token to the vector before its normalization, ``[T, E]``."""
     if steps.prompt(None, None) and not steps.pool.include_prompt:
         what = "a prompt that is excluded from pooling is not supported"

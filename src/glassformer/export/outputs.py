@@ -39,7 +39,7 @@ from glassformer.export.padded import PaddedFeatures, PaddedImages, PaddedSpans,
 from glassformer.export.plain_ngrams import features, index_ngrams
 from glassformer.families.pretrained import load_pretrained
 from glassformer.finite import finite, json_text
-from glassformer.models.sentences import Sentences, with_lowercasing
+from glassformer.models.sentences import EmbeddingSettings, with_lowercasing
 from glassformer.nn.pairs import distinguishes_texts
 
 BATCH = 16  # number of inputs per call of a graph
@@ -552,7 +552,7 @@ class TextVectors(Outputs):
     NO_INT8 = "embedders have no int8 export", "Leave it out"
 
     @property
-    def sentences(self) -> Sentences:
+    def sentences(self) -> EmbeddingSettings:
         return self.clf.model_.sentences
 
     def check(self, form: str) -> None:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from glassformer.errors import ConfigError
-from glassformer.models.sentences import Sentences
+from glassformer.models.sentences import EmbeddingSettings
 
 ToProbabilities = Callable[[Tensor, Any], Tensor]  # logits [B, C], temperature -> probabilities [B, C]
 
@@ -113,7 +113,7 @@ def _mean(x: Tensor, mask: Tensor) -> Tensor:
     return (x * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True)
 
 
-def _mean_of_root(x: Tensor, mask: Tensor) -> Tensor:
+def _sum_by_root_length(x: Tensor, mask: Tensor) -> Tensor:
     return (x * mask[:, :, None]).sum(1) / mask.sum(1, keepdim=True).sqrt()
 
 
@@ -126,7 +126,7 @@ PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "cls": _first,
     "max": _max,
     "mean": _mean,
-    "mean_sqrt_len_tokens": _mean_of_root,
+    "mean_sqrt_len_tokens": _sum_by_root_length,
     "weightedmean": _weighted,
     "lasttoken": _last,
 }
@@ -135,7 +135,7 @@ PADDED: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 class PaddedVectors(PaddedTokens):
     """An embedding model for texts padded on the right, with outputs ``[B, E]``."""
 
-    def __init__(self, model: Any, sentences: Sentences, max_length: int):
+    def __init__(self, model: Any, sentences: EmbeddingSettings, max_length: int):
         super().__init__(model, max_length)
         self.sentences = sentences
 

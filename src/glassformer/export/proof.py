@@ -1,6 +1,6 @@
 """Comparison of a checkpoint's outputs with those of ``transformers``.
 
-``transformers`` opens the checkpoint, and the folder that ``save_pretrained`` writes for it. Only this module
+``transformers`` opens the checkpoint, and glassformer's export of it. Only this module
 imports ``transformers``, and only if it is installed. In all cases, the code of the model family is compared
 with recorded outputs of ``transformers`` for small random models (``recorded/``, written by
 ``tests/parity/record.py``).
@@ -272,7 +272,8 @@ def _inputs(checkpoint: Checkpoint) -> tuple[Batch, dict[str, Any]]:
     ids[mask] = torch.from_numpy(np.concatenate(texts)).long()
     has_segments = getattr(embedding, "segments", 0) > 1
     segments = (positions >= lengths[:, None] // 2).long() if has_segments else None
-    what = f"{len(texts)} texts of {lengths.min()} to {lengths.max()} tokens, padded there and packed here"
+    what = f"{len(texts)} texts of {lengths.min()} to {lengths.max()} tokens"
+    what += ", padded for transformers, packed for glassformer"
     return Batch(ids, mask, segments), {"what": what, "token_ids": result, "lengths": lengths.tolist()}
 
 
@@ -288,7 +289,7 @@ def _token_ids(folder: Path, max_tokens: int, vocab_size: int) -> tuple[list[np.
     except InputError:
         return None, "none, they are random"
     if table.ids.max() >= vocab_size:
-        return None, "not compared, more tokens than the model has"
+        return None, "not compared: the vocabulary of the tokenizer is larger than the model's"
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
         ids = tokenizer(list(TEXTS), truncation=True, max_length=max_tokens)["input_ids"]

@@ -132,6 +132,6 @@ ALBERT = text_family(
     read,
     write,
     NAMES,
-    tiny={"width": 7},
+    tiny_options={"width": 7},
     examples=("albert/albert-base-v2", "albert/albert-large-v2"),
 )

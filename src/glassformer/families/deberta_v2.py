@@ -184,6 +184,6 @@ DEBERTA_V2 = text_family(
     pooling="first",
     head_type="mlp",
     head_activation="gelu",
-    tiny={"attention": Disentangled(buckets=6, furthest=19)},
+    tiny_options={"attention": Disentangled(buckets=6, furthest=19)},
     examples=("microsoft/deberta-v3-base", "microsoft/deberta-v3-small", "microsoft/mdeberta-v3-base"),
 )

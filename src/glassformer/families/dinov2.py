@@ -167,7 +167,7 @@ def _family(kind: str, class_prefix: str, registers: int, *examples: str) -> Fam
         (partial(read, kind=kind), write, *converters),
         names,
         pooling="first-mean",
-        tiny={"d_ff": 24, "registers": registers},
+        tiny_options={"d_ff": 24, "registers": registers},
         examples=examples,
     )
 

@@ -44,7 +44,8 @@ NAMES = replace(
     },
     tied={"generator_lm_head.weight": "embeddings.word_embeddings.weight"},
 )
-# A token classifier is a single layer, named like the two-layer head of a text classifier.
+# ELECTRA's token classifier is one layer, ``classifier.weight``; its text classifier has two layers,
+# ``classifier.dense`` and ``classifier.out_proj``.
 TOKEN_NAMES = replace(NAMES, heads={**NAMES.heads, "head.out": "classifier"})
 
 
@@ -126,6 +127,6 @@ ELECTRA = text_family(
     pooling="first",
     head_type="mlp",
     head_activation="gelu",
-    tiny={"width": 7},
+    tiny_options={"width": 7},
     examples=("google/electra-small-discriminator", "google/electra-base-discriminator"),
 )

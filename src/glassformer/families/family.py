@@ -175,7 +175,7 @@ def text_family(
     to_hub: Callable[..., dict[str, Tensor]] | None = None,
     class_suffixes: Mapping[str | None, str] = TEXT_CLASSES,
     more_classes: Mapping[str | None, str] | None = None,
-    tiny: Mapping[str, Any] | None = None,
+    tiny_options: Mapping[str, Any] | None = None,
     pretraining: Mapping[str, Callable[..., Any]] | None = None,
     examples: tuple[str, ...] = (),
     **classifier: Any,
@@ -188,11 +188,11 @@ def text_family(
         from_hub, to_hub: as in ``HubLayout``; None: only names are converted.
         class_suffixes: head -> suffix of the name of its class.
         more_classes: head -> name of a further class.
-        tiny: further options of ``preset`` for ``Family.tiny``.
+        tiny_options: further options of ``preset`` for ``Family.tiny``.
         classifier: ``pooling``, ``head_type``, ``head_activation`` and ``head_settings`` of ``HubLayout``.
     """
     head = {key: value for key, value in classifier.items() if key != "head_settings"}
-    options = {"head": "classification", "num_labels": 3, **head, **(tiny or {})}
+    options = {"head": "classification", "num_labels": 3, **head, **(tiny_options or {})}
     layout = HubLayout(
         read,
         write,

@@ -125,7 +125,7 @@ def image_family(
     *,
     pooling: str,
     more_classes: Mapping[str | None, str] | None = None,
-    tiny: Mapping[str, Any] | None = None,
+    tiny_options: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Family:
     """The ``Family`` of a vision Transformer.
@@ -136,13 +136,13 @@ def image_family(
         layout: ``read``, ``write``, ``from_hub`` and ``to_hub`` of ``HubLayout``.
         pooling: pooling of the classifier in ``transformers``.
         more_classes: head -> name of a further class.
-        tiny: further options of ``preset`` for ``Family.tiny``.
+        tiny_options: further options of ``preset`` for ``Family.tiny``.
         fields: further fields of ``Family``.
     """
     classes: dict[str | None, str]
     classes = {None: f"{class_prefix}Model", "classification": f"{class_prefix}ForImageClassification"}
     read, write, convert_from, convert_to = layout
-    options = {"pooling": pooling, "head": "classification", "num_labels": 3, **(tiny or {})}
+    options = {"pooling": pooling, "head": "classification", "num_labels": 3, **(tiny_options or {})}
     sizes = {"d_model": 12, "num_layers": 2, "num_heads": 3, "d_ff": options.pop("d_ff", 17)}
     return Family(
         model_type,

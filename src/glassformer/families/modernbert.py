@@ -252,7 +252,7 @@ MODERNBERT = text_family(
     head_type="mlp",
     head_activation="gelu",
     head_settings=head_settings,
-    tiny={"window": 2, "full_attention_every": 2, "head_norm": True},
+    tiny_options={"window": 2, "full_attention_every": 2, "head_norm": True},
     examples=(
         "answerdotai/ModernBERT-base",
         "jhu-clsp/ettin-encoder-150m",

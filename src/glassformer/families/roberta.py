@@ -160,7 +160,7 @@ def _family(kind: str, class_prefix: str, model_type: str | None, *examples: str
         NAMES,
         from_hub=from_hub,
         to_hub=to_hub,
-        tiny={"model_type": model_type},
+        tiny_options={"model_type": model_type},
         examples=examples,
     )
 

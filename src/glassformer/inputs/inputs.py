@@ -116,7 +116,7 @@ class Inputs:
     noun: ClassVar[str] = "examples"  # name of the examples in messages, reports and JSON
     shape: ClassVar[str] = "tokens [N]"  # shape of the model's input, for reports
     placeholder: ClassVar[str] = '"A TEXT OF YOUR OWN"'  # an example in a proposed command
-    single_text: ClassVar[bool] = False  # whether an example is one text
+    example_is_one_text: ClassVar[bool] = False  # texts or sentences, but not pairs of texts
     has_images: ClassVar[bool] = False  # whether examples are images
     can_be_cut: ClassVar[bool] = False  # whether examples may be truncated
     in_tables: ClassVar[bool] = False  # whether examples are cells of a table

@@ -37,7 +37,7 @@ class ServedSentences(ServedInputs):
 class Sentences(Inputs):
     """One example is one sentence, given as a text or as a list of words."""
 
-    noun, single_text, served = "sentences", True, ServedSentences
+    noun, example_is_one_text, served = "sentences", True, ServedSentences
 
     def rows(self, request: InputRequest) -> list[Row]:
         """One row per sentence, from texts, files of texts, CoNLL files and tables with lists of words."""

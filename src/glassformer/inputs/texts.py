@@ -203,7 +203,7 @@ class LargeFile(RowChunks):
 class Texts(Inputs):
     """Inputs with one text per example."""
 
-    noun, single_text, can_be_cut, in_tables, may_be_pairs = "texts", True, True, True, True
+    noun, example_is_one_text, can_be_cut, in_tables, may_be_pairs = "texts", True, True, True, True
     columns, served = TEXT_COLUMNS, ServedTexts
     packages = ("tokenizers", "safetensors", "scikit-learn")
     fixture_settings: ClassVar = {"model": "encoder-mini", "max_length": 16, "min_count": 1}
@@ -268,7 +268,7 @@ class Texts(Inputs):
 class TextPairs(Texts):
     """Inputs with two texts per example."""
 
-    single_text, placeholder = False, '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
+    example_is_one_text, placeholder = False, '"A TEXT OF YOUR OWN" "ITS SECOND TEXT"'
 
     def rows(self, request: InputRequest) -> list[Row]:
         return gather_pairs(request)

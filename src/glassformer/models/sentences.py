@@ -86,7 +86,7 @@ class Normalize:
 
 
 @dataclass(frozen=True)
-class Sentences:
+class EmbeddingSettings:
     """Settings of sentence embeddings: how a model computes one vector per text.
 
     Args:
@@ -123,7 +123,7 @@ class Sentences:
         # For vectors of length 1 the dot product is the cosine.
         if self.similarity != COSINE and not (self.similarity == "dot" and is_unit):
             what = f"similarity_fn_name is {self.similarity!r}, but texts are compared by cosine here"
-            fix = "Compare the vectors of encode (on the command line: embed) yourself, or change the setting"
+            fix = "Compute vectors with encode (embed) and compare them yourself, or change the setting"
             raise ConfigError(what, where=where, fix=fix)
 
     def prompt(self, name: str | None, text: str | None) -> str:
@@ -151,7 +151,7 @@ class Sentences:
 
         Args:
             model: a text encoder, in evaluation mode.
-            batch_tokens: tokens per batch; on a GPU at least 32,768.
+            batch_tokens: maximum number of tokens per batch; on a GPU raised to 32,768.
             tokenizer: the tokenizer of the model; None: the one in ``folder``.
 
         Raises:
@@ -241,7 +241,7 @@ def _mean(x: Tensor, packing: Packing, skip: int) -> Tensor:
     return _weighted_mean(x, packing, _keep_weights(x, packing, skip))
 
 
-def _mean_of_root(x: Tensor, packing: Packing, skip: int) -> Tensor:
+def _sum_by_root_length(x: Tensor, packing: Packing, skip: int) -> Tensor:
     return _weighted_mean(x, packing, _keep_weights(x, packing, skip), 0.5)
 
 
@@ -261,7 +261,7 @@ POOLS: dict[str, Callable[[Tensor, Packing, int], Tensor]] = {
     "cls": _first,
     "max": _max,
     "mean": _mean,
-    "mean_sqrt_len_tokens": _mean_of_root,
+    "mean_sqrt_len_tokens": _sum_by_root_length,
     "weightedmean": _weighted,
     "lasttoken": _last,
 }

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from glassformer.errors import ConfigError, InputError
 from glassformer.models.backbone import Backbone, ModelOutput, TextForward
-from glassformer.models.sentences import Sentences
+from glassformer.models.sentences import EmbeddingSettings
 from glassformer.nn.embed import EmbeddingConfig, TextEmbedding
 from glassformer.nn.encoder import Encoder, EncoderConfig
 from glassformer.nn.heads import MaskedLMHead, SpanHead, make_head
@@ -86,7 +86,7 @@ class TextEncoder(TextForward, Backbone):
     """
 
     reads = "texts"
-    sentences: Sentences | InputError | None = None
+    sentences: EmbeddingSettings | InputError | None = None
 
     def __init__(self, config: TextEncoderConfig):
         super().__init__()

@@ -48,7 +48,7 @@ from glassformer.train.solved_head import SolvedHead, solve_label_sets
 DEFAULT_THRESHOLD = 0.5
 MIN_EXAMPLES = 5  # a label with fewer examples uses the common threshold and temperature
 MAX_PAIRS = 10  # maximum number of pairs of labels in the metrics
-STRENGTHS = (1.0, 4.0, 16.0)  # inverse regularization strengths tried for the baseline
+C_VALUES = (1.0, 4.0, 16.0)  # values of C, the inverse regularization strength, tried for the baseline
 
 
 @dataclass(frozen=True)
@@ -361,7 +361,7 @@ def pos_weights(targets: np.ndarray, classes: list[Any], pos_weight: Any) -> tup
 def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray]:
     """One logistic regression per label, fitted on all training examples.
 
-    All use the regularization strength with the best mean average precision on a held-out fifth.
+    All use the C with the best mean average precision on a held-out fifth.
 
     Args:
         features: features of the training examples ``[n, F]``, then of each set to predict; sparse or dense.
@@ -376,30 +376,30 @@ def one_vs_rest(features: Sequence[Any], targets: np.ndarray) -> list[np.ndarray
     train, *to_predict = features
     y = np.asarray(targets).astype(int)
 
-    def predict(rows: Any, y: np.ndarray, to_predict: Sequence[Any], strength: float) -> list[np.ndarray]:
+    def predict(rows: Any, y: np.ndarray, to_predict: Sequence[Any], C: float) -> list[np.ndarray]:
         columns = []
         for y_k in y.T:
             if y_k.all() or not y_k.any():
                 columns.append([np.full(x.shape[0], float(y_k[0])) for x in to_predict])
                 continue
-            model = LogisticRegression(C=strength, solver="liblinear", tol=1e-3, max_iter=200).fit(rows, y_k)
+            model = LogisticRegression(C=C, solver="liblinear", tol=1e-3, max_iter=200).fit(rows, y_k)
             columns.append([model.predict_proba(x)[:, 1] for x in to_predict])
         return [np.stack(parts, 1) for parts in zip(*columns, strict=True)]
 
     with one_thread():
-        best = STRENGTHS[len(STRENGTHS) // 2]
+        best = C_VALUES[len(C_VALUES) // 2]
         if len(y) >= 100:
             order = np.random.default_rng(0).permutation(len(y))
             val_rows, train_rows = np.sort(order[: len(y) // 5]), np.sort(order[len(y) // 5 :])
             occurs = y[val_rows].any(0)
 
-            def precision(strength: float) -> float:
-                (p,) = predict(train[train_rows], y[train_rows], [train[val_rows]], strength)
+            def precision(C: float) -> float:
+                (p,) = predict(train[train_rows], y[train_rows], [train[val_rows]], C)
                 if not occurs.any():
                     return 0.0
                 return float(average_precision_score(y[val_rows][:, occurs], p[:, occurs], average="macro"))
 
-            best = max(STRENGTHS, key=precision)
+            best = max(C_VALUES, key=precision)
         return predict(train, y, to_predict, best)
 
 

@@ -53,7 +53,8 @@ class AdapterMixin:
         """Write only the low-rank updates of a fit with ``lora_rank``, in PEFT's file layout.
 
         Args:
-            head: also write pooling and head, for a base model of the Hub that has a head.
+            head: also write pooling and head, to load the adapter with PEFT onto a class with a head, such as
+                ``BertForSequenceClassification``.
 
         Raises:
             ConfigError: the fit had no ``lora_rank``, or the Hub's layout has no such head.
@@ -82,7 +83,7 @@ class AdapterMixin:
 
         The result is the same as that of ``PeftModel.from_pretrained(base, path).merge_and_unload()``. The
         files do not name their base model; use the model that the adapter was trained on. Temperature,
-        thresholds and the errors of a regressor are reset; ``calibrate`` fits them again.
+        thresholds and prediction intervals are reset; ``calibrate`` fits them again.
 
         Raises:
             CheckpointError: the folder is missing or has another kind of adapter, or its tensors do not match
@@ -99,7 +100,7 @@ class AdapterMixin:
         """A smaller, faster copy without the least important feed-forward units.
 
         Every layer loses the same share of its units, so that you can save, export and train the copy, and
-        open it in transformers. Temperature, thresholds and the intervals of a regressor are reset;
+        open it in transformers. Temperature, thresholds and prediction intervals are reset;
         ``calibrate`` fits them again.
 
         Args:

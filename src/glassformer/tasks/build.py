@@ -47,7 +47,7 @@ from glassformer.families.pretrained import (
 )
 from glassformer.finite import json_text
 from glassformer.inputs.start import check_start
-from glassformer.models.sentences import Normalize, Sentences
+from glassformer.models.sentences import EmbeddingSettings, Normalize
 from glassformer.nn.encoder import EncoderConfig
 from glassformer.nn.positions import Learned
 from glassformer.tasks.text_classification.recipe import ModelConfig, TextConfig
@@ -324,11 +324,11 @@ def _from_checkpoint(
 def checkpoint_pooling(checkpoint: Checkpoint) -> Any:
     """The pooling of the checkpoint's ``modules.json`` if classifiers support it, otherwise the default."""
     sentences = try_read_sentences(checkpoint.folder, checkpoint.config.encoder.d_model)
-    pooling = matching_pooling(sentences) if isinstance(sentences, Sentences) else None
+    pooling = matching_pooling(sentences) if isinstance(sentences, EmbeddingSettings) else None
     return pooling or default_pooling(checkpoint.config)
 
 
-def matching_pooling(sentences: Sentences) -> str | None:
+def matching_pooling(sentences: EmbeddingSettings) -> str | None:
     """The classifier's pooling that equals the pooling of a checkpoint; None if there is none."""
     names = POOLED_UNIT if any(isinstance(step, Normalize) for step in sentences.after) else POOLED
     return names.get(sentences.pool.modes[0]) if len(sentences.pool.modes) == 1 else None

@@ -521,7 +521,7 @@ class LogStart(Callback):
         parameters = sum(p.numel() for p in training.model.parameters())
         self.log(f"weights: {self.estimator.weights_source_}")
         if getattr(training.model, "is_linear", False):
-            self.log(f"{parameters:,} parameters, fitted at once")
+            self.log(f"{parameters:,} parameters, fitted directly, without training steps")
             return
         weight = next(training.model.get_submodule("encoder").parameters())
         dtype = str(weight.dtype).removeprefix("torch.")

@@ -40,7 +40,10 @@ def require_single_process(what: str, fix: str) -> None:
 
 
 class Ranks:
-    """Base class of communication between processes, for a single process; see ``MultipleRanks``."""
+    """Communication between processes.
+
+    This base class is for one process, so nothing is sent; ``MultipleRanks`` overrides it.
+    """
 
     rank, size, sharded = 0, 1, False
 
@@ -51,11 +54,11 @@ class Ranks:
 
     # --- the model -------------------------------------------------------------------------------
 
-    def wrap(self, model: nn.Module, uneven: bool) -> None:
+    def wrap(self, model: nn.Module, may_skip_weights: bool) -> None:
         """Sum gradients over processes.
 
         Args:
-            uneven: whether some weights may have no gradient in a step.
+            may_skip_weights: whether some weights may have no gradient in a step.
         """
 
     def local(self, x: Any) -> Any:
@@ -167,7 +170,9 @@ class PartialBatch:
     """The examples of a batch that this process computes."""
 
     batch: Any
-    is_idle: bool  # whether there are too few examples for this process, so its results do not count
+    # Whether this process repeats the part of rank 0 (there are too few examples for all), so that its
+    # results do not count.
+    is_copy: bool
 
     @property
     def packing(self) -> Any:
@@ -191,9 +196,9 @@ class PartialStream:
 
     def pack(self, index: Any) -> PartialBatch:
         shard = self.stream.shard(index, self.rank, self.size)
-        is_idle = shard is None
-        selected = self.stream.shard(index, 0, self.size) if is_idle else shard
-        return PartialBatch(self.stream.pack(selected), is_idle)
+        is_copy = shard is None
+        selected = self.stream.shard(index, 0, self.size) if is_copy else shard
+        return PartialBatch(self.stream.pack(selected), is_copy)
 
 
 class ModelWithObjective(nn.Module):
@@ -218,12 +223,14 @@ class MultipleRanks(Ranks):
 
     # --- the model -------------------------------------------------------------------------------
 
-    def wrap(self, model: nn.Module, uneven: bool) -> None:
-        if self.rank:  # every process draws other dropout masks; rank 0 draws those of a single process
+    def wrap(self, model: nn.Module, may_skip_weights: bool) -> None:
+        if self.rank:  # other dropout masks in each process; rank 0 has those of a run with one process
             set_seed(self._own_seed(0))
         wrapped = ModelWithObjective(model)
         if not self.sharded:
-            self.wrapped = nn.parallel.DistributedDataParallel(wrapped, find_unused_parameters=uneven)
+            self.wrapped = nn.parallel.DistributedDataParallel(
+                wrapped, find_unused_parameters=may_skip_weights
+            )
             return
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
@@ -287,7 +294,7 @@ class MultipleRanks(Ranks):
     def _compute(self, objective: Callable) -> Callable:
         def compute(model: nn.Module, part: PartialBatch) -> Any:
             loss, out = self.wrapped(objective, part.batch)
-            if part.is_idle:
+            if part.is_copy:
                 return replace(out, loss=loss * 0.0, correct=out.correct * 0, count=0)
             return replace(out, loss=loss)
 
@@ -343,14 +350,14 @@ class MultipleRanks(Ranks):
         return json.loads(data.numpy().tobytes())
 
     def share_state(self, loaded: LoadedState | None) -> LoadedState:
-        head = None
+        header = None
         if loaded is not None:
             shapes = {
                 n: [str(t.dtype).removeprefix("torch."), list(t.shape)] for n, t in loaded.tensors.items()
             }
             skipped = [[str(p), s] for p, s in loaded.skipped]
-            head = [loaded.step, shapes, loaded.state, str(loaded.path), skipped]
-        step, shapes, state, path, skipped = self.broadcast(head)
+            header = [loaded.step, shapes, loaded.state, str(loaded.path), skipped]
+        step, shapes, state, path, skipped = self.broadcast(header)
         tensors = {}
         for name, (kind, shape) in shapes.items():
             dtype = getattr(torch, kind)

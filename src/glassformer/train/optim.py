@@ -132,7 +132,7 @@ class MixedPrecisionOptimizer:
         self.frozen = {n: p.detach().clone() for n, p in model.named_parameters() if not p.requires_grad}
         self.shapes = {name: p.shape for name, p in originals.items()}
         model.set_compute_dtype(dtype)  # type: ignore[operator]  # every model has it
-        ranks.wrap(model, uneven=bool(config.unfreeze_every))
+        ranks.wrap(model, may_skip_weights=bool(config.unfreeze_every))
         self.params = {name: p for name, p in model.named_parameters() if name in originals}
         self.masters = {
             name: ranks.local(p) if p.dtype == torch.float32 else ranks.part(originals[name]).requires_grad_()

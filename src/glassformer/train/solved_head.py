@@ -1,7 +1,7 @@
 """Heads on the vectors of a frozen encoder: logistic or ridge regression, nearest neighbors.
 
 Fine-tuning starts from such a head (linear probing first; Kumar et al., 2022). With ``train_layers = 0`` the
-fitted head is final. The regularization strength is chosen by cross-validation.
+fitted head is final. The regularization is chosen by cross-validation.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from glassformer.errors import CheckpointError, ConfigError, DataError
 from glassformer.finite import finite
 from glassformer.process import one_thread, without_warnings
 
-STRENGTHS = (1.0, 4.0, 16.0, 64.0)  # C of logistic regression, for vectors of mean length 1
+C_VALUES = (1.0, 4.0, 16.0, 64.0)  # C of logistic regression, for vectors of mean length 1
 PENALTIES = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)  # alpha of ridge regression, for the same vectors
 FOLDS = 3
 MAX_EXAMPLES = 5_000  # maximum number of examples in cross-validation
@@ -29,13 +29,13 @@ class SolvedHead:
 
     Args:
         weight, bias: ``[C, D]`` and ``[C]``, fp32.
-        strength: the regularization strength, chosen by cross-validation.
+        C: inverse regularization strength, chosen by cross-validation.
         held_out: ``[n, C]`` fp64 cross-validated outputs; NaN for examples that are in no fold.
     """
 
     weight: np.ndarray
     bias: np.ndarray
-    strength: float
+    C: float
     held_out: np.ndarray
 
 
@@ -45,8 +45,8 @@ def solve_classes(
     """Multinomial logistic regression on vectors ``[n, D]``; ``targets`` ``[n]`` contain every class."""
     classes = int(targets.max()) + 1
 
-    def solve(rows: np.ndarray, strength: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
-        model = _regression(vectors[rows], targets[rows], strength, _take(weights, rows), warm, 0)
+    def solve(rows: np.ndarray, C: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
+        model = _regression(vectors[rows], targets[rows], C, _take(weights, rows), warm, 0)
         weight, bias = np.zeros((classes, vectors.shape[1])), np.full(classes, -np.inf)
         if len(model.classes_) == 2:  # scikit-learn has one row, for the second class
             weight[model.classes_] = np.concatenate([-model.coef_, model.coef_]) / 2
@@ -60,7 +60,7 @@ def solve_classes(
         target_outputs = shifted[np.arange(len(rows)), targets[rows]]
         return float((np.log(np.exp(shifted).sum(1)) - target_outputs).mean())
 
-    return _choose_strength(vectors, solve, loss, STRENGTHS, list(_folds(targets, seed)))
+    return _choose_C(vectors, solve, loss, C_VALUES, list(_folds(targets, seed)))
 
 
 def solve_label_sets(
@@ -70,14 +70,14 @@ def solve_label_sets(
     labels = targets.shape[1]
     rare_share = 1 / (len(targets) + 2)  # smoothed share of a label that no example has
 
-    def solve(rows: np.ndarray, strength: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
+    def solve(rows: np.ndarray, C: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
         weight, bias = np.zeros((labels, vectors.shape[1])), np.zeros(labels)
         for k in range(labels):
             labels_k = targets[rows, k].astype(int)
             if labels_k.min() == labels_k.max():
                 bias[k] = np.log((1 - rare_share) / rare_share) * (1 if labels_k[0] else -1)
                 continue
-            model = _regression(vectors[rows], labels_k, strength, _take(weights, rows), warm, k)
+            model = _regression(vectors[rows], labels_k, C, _take(weights, rows), warm, k)
             weight[k], bias[k] = model.coef_[0], model.intercept_[0]
         return weight, bias
 
@@ -85,7 +85,7 @@ def solve_label_sets(
         signed = np.where(targets[rows] > 0, outputs, -outputs)
         return float(np.logaddexp(0, -signed).mean())
 
-    return _choose_strength(vectors, solve, loss, STRENGTHS[:3], [next(_folds(None, seed, len(targets)))])
+    return _choose_C(vectors, solve, loss, C_VALUES[:3], [next(_folds(None, seed, len(targets)))])
 
 
 def solve_numbers(
@@ -93,56 +93,56 @@ def solve_numbers(
 ) -> SolvedHead:
     """Ridge regression of standardized numbers ``[n]``."""
 
-    def solve(rows: np.ndarray, strength: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
+    def solve(rows: np.ndarray, C: float, warm: dict) -> tuple[np.ndarray, np.ndarray]:
         from sklearn.linear_model import Ridge
 
-        model = Ridge(alpha=1 / strength).fit(vectors[rows], targets[rows], _take(weights, rows))
+        model = Ridge(alpha=1 / C).fit(vectors[rows], targets[rows], _take(weights, rows))
         return model.coef_.reshape(1, -1), np.reshape(model.intercept_, 1)
 
     def loss(outputs: np.ndarray, rows: np.ndarray) -> float:
         return float(((outputs[:, 0] - targets[rows]) ** 2).mean())
 
-    strengths = tuple(1 / penalty for penalty in PENALTIES)
-    return _choose_strength(vectors, solve, loss, strengths, list(_folds(None, seed, len(targets))))
+    Cs = tuple(1 / penalty for penalty in PENALTIES)
+    return _choose_C(vectors, solve, loss, Cs, list(_folds(None, seed, len(targets))))
 
 
-def _choose_strength(
+def _choose_C(
     vectors: np.ndarray,
     solve: Callable[[np.ndarray, float, dict], tuple[np.ndarray, np.ndarray]],
     loss: Callable[[np.ndarray, np.ndarray], float],
-    strengths: Sequence[float],
+    Cs: Sequence[float],
     folds: list[tuple[np.ndarray, np.ndarray]],
 ) -> SolvedHead:
-    """Choose the strength with the lowest held-out loss, and fit all examples with it."""
+    """Choose the C with the lowest held-out loss, and fit all examples with it."""
     with one_thread():  # the steps are too short for several threads
         # Used if there are no folds. With one or two examples per class of banking77, C = 4 is best.
-        best_strength, best_loss, best_outputs = strengths[(len(strengths) - 1) // 2], np.inf, []
+        best_C, best_loss, best_outputs = Cs[(len(Cs) - 1) // 2], np.inf, []
         warm_models: list[dict] = [{} for _ in folds]  # fitted models per fold, for warm starts
-        for strength in strengths if folds else ():
+        for C in Cs if folds else ():
             outputs, losses = [], []
             for (train_rows, validation_rows), models in zip(folds, warm_models, strict=True):
-                weight, bias = solve(train_rows, strength, models)
+                weight, bias = solve(train_rows, C, models)
                 outputs.append(vectors[validation_rows] @ weight.T + bias)
                 losses.append(loss(outputs[-1], validation_rows))
             if (mean := float(np.mean(losses))) > best_loss:
-                break  # the loss is unimodal in the strength
-            best_strength, best_loss, best_outputs = strength, mean, outputs
-        weight, bias = solve(np.arange(len(vectors)), best_strength, {})
+                break  # the loss is unimodal in C
+            best_C, best_loss, best_outputs = C, mean, outputs
+        weight, bias = solve(np.arange(len(vectors)), best_C, {})
     held_out = np.full((len(vectors), len(weight)), np.nan)
     for (_, validation_rows), outputs in zip(folds, best_outputs, strict=False):
         held_out[validation_rows] = outputs
-    return SolvedHead(weight.astype(np.float32), bias.astype(np.float32), best_strength, held_out)
+    return SolvedHead(weight.astype(np.float32), bias.astype(np.float32), best_C, held_out)
 
 
 def _regression(
-    vectors: np.ndarray, targets: np.ndarray, strength: float, weights: Any, warm_models: dict, key: int
+    vectors: np.ndarray, targets: np.ndarray, C: float, weights: Any, warm_models: dict, key: int
 ) -> Any:
     """Fit a logistic regression; ``warm_models`` stores the model, from which the next fit starts."""
     from sklearn.linear_model import LogisticRegression
 
     model = warm_models.setdefault(key, LogisticRegression(max_iter=1000, tol=TOLERANCE, warm_start=True))
     with without_warnings(r"sklearn\."):
-        return model.set_params(C=strength).fit(vectors, targets, weights)
+        return model.set_params(C=C).fit(vectors, targets, weights)
 
 
 def _take(weights: np.ndarray | None, rows: np.ndarray) -> np.ndarray | None:

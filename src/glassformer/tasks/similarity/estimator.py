@@ -53,9 +53,9 @@ from glassformer.inputs.texts import TINY_TEXTS, TextsToEmbed
 from glassformer.models.sentences import (
     COSINE,
     Dense,
+    EmbeddingSettings,
     Normalize,
     Pool,
-    Sentences,
     token_limit,
     with_lowercasing,
 )
@@ -608,7 +608,7 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
 
     def read_parts(self, folder: Path, metadata: dict[str, Any]) -> None:
         self.tokenizer_, self._sentences = load_tokenizer(folder), self.model_.sentences
-        if not isinstance(self._sentences, Sentences):
+        if not isinstance(self._sentences, EmbeddingSettings):
             raise self._sentences or DataError("has no modules.json", where=str(folder))
         self.classes_ = self.head_ = self.index_ = None
         if names := metadata.get("classes"):
@@ -655,7 +655,7 @@ def open_tokenizer(text: EmbedderTextConfig, model: EmbedderModelConfig, texts: 
     )
 
 
-def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentences:
+def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> EmbeddingSettings:
     """Pooling, normalization and maximum length, from the settings or the checkpoint's ``modules.json``.
 
     Raises:
@@ -666,12 +666,14 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
         checkpoint = read_checkpoint(model.model, model.revision)
         embedding = getattr(checkpoint.config, "embedding", None)
         loaded = checkpoint.sentences
-        sentences = loaded if isinstance(loaded, Sentences) else None
+        sentences = loaded if isinstance(loaded, EmbeddingSettings) else None
         if isinstance(loaded, InputError):
             raise loaded
     if sentences is None or model.pooling != "auto":
         pool = Pool(("mean" if model.pooling == "auto" else model.pooling,))
-        sentences = Sentences(pool, (Normalize(),), sentences.max_length if sentences else DEFAULT_MAX_LENGTH)
+        sentences = EmbeddingSettings(
+            pool, (Normalize(),), sentences.max_length if sentences else DEFAULT_MAX_LENGTH
+        )
     length = sentences.max_length
     if embedding is not None and embedding.positions == "learned":
         length = token_limit(embedding, length)
@@ -680,7 +682,7 @@ def sentences_for(model: EmbedderModelConfig, max_length: int | None) -> Sentenc
 
 def build_encoder(
     model: EmbedderModelConfig,
-    sentences: Sentences,
+    sentences: EmbeddingSettings,
     tokenizer: Tokenizer,
     max_length: int | None,
     *,

@@ -53,7 +53,7 @@ from glassformer.explain.methods import explain_input
 from glassformer.families.pretrained import checkpoint_max_positions
 from glassformer.inputs.inputs import Inputs
 from glassformer.inputs.texts import TextPairs, Texts
-from glassformer.models.sentences import Sentences
+from glassformer.models.sentences import EmbeddingSettings
 from glassformer.nn.attention import choose_branch
 from glassformer.nn.maps import padding_share
 from glassformer.nn.pairs import distinguishes_texts
@@ -390,7 +390,7 @@ class TextModel(Supervised, TextConfig, ModelConfig, TokenBatches):
         save_tokenizer(
             self.tokenizer_, folder, self.max_length, segments=segments, pairs=self.pairs_ is not False
         )
-        if isinstance(sentences := getattr(self.model_, "sentences", None), Sentences):
+        if isinstance(sentences := getattr(self.model_, "sentences", None), EmbeddingSettings):
             write_sentences(sentences, folder, self.model_.config)
         return {"truncated": self.truncated_} | pairs
 

@@ -22,14 +22,14 @@ import numpy as np
 import torch
 
 from glassformer.errors import DataError, NotForThisModelError
-from glassformer.models.sentences import Dense, Sentences
+from glassformer.models.sentences import Dense, EmbeddingSettings
 from glassformer.runtime import torch_uses_own_generator
 from glassformer.tasks.auto import CopyStateOnStart, StopUnsaved, assign_folds, copy_fitted_state
 from glassformer.tasks.build import matching_pooling
 from glassformer.tasks.estimator import FitState
 from glassformer.tasks.similarity.estimator import Embedder
 from glassformer.train.callbacks import Callback, StopOnSignal
-from glassformer.train.solved_head import STRENGTHS, LinearHead, fit_head
+from glassformer.train.solved_head import C_VALUES, LinearHead, fit_head
 
 # Setting that has no effect, as no head is trained by gradient descent -> the only value that is accepted.
 REQUIRED = {
@@ -77,7 +77,7 @@ def fit_few_shot(
         raise DataError(what, where="method", fix="Leave --set method=few-shot out")
     clf.temperature_, clf.threshold_, clf.class_order_, clf.int8_ = 1.0, None, None, None
     clf._training_table(texts)  # to set ``truncated_``
-    tried, strength = _compare_encoders(clf, texts, targets, callbacks)
+    tried, C = _compare_encoders(clf, texts, targets, callbacks)
     if tried and tried[0]["chosen"]:  # the pre-trained encoder
         validation = None if fit.validation is None else (fit.validation[0], clf.classes_[fit.validation[1]])
         pretrained = type(clf)(**clf.get_params(deep=False) | PRETRAINED)
@@ -91,14 +91,14 @@ def fit_few_shot(
     callbacks = [_CopySource(clf, embedder), *callbacks]
     options: dict[str, Any] = {"validation": validation, "callbacks": callbacks, "checkpoints": checkpoints}
     embedder.fit(texts, targets.tolist(), resume=resume, **options)
-    sentences: Sentences = embedder.model_.sentences
+    sentences: EmbeddingSettings = embedder.model_.sentences
     options = {"head": "classification", "num_labels": len(clf.classes_)}
     pooling = equivalent_pooling(sentences, clf.model)
     with torch_uses_own_generator():
         clf.model_ = embedder.model_.with_head(pooling=pooling, **options).eval()
     clf.model_.sentences = sentences
     clf._compute_model = None
-    fit_encoder_head(clf, texts, targets, strength)
+    fit_encoder_head(clf, texts, targets, C)
     clf.check_int8_after_fit(fit)
     clf.history_, clf.best_step_ = embedder.history_, embedder.best_step_
     clf.weights_source_, clf.adapter_ = embedder.weights_source_, embedder.adapter_
@@ -133,11 +133,11 @@ def _compare_encoders(
             embedder.fit([texts[i] for i in train], targets[train].tolist(), callbacks=stop_callbacks)
         vectors = embedder.encode(texts)
         vectors /= max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
-        heads = {C: fit_head(vectors[train], targets[train], C=C) for C in STRENGTHS}
-        by_strength = {C: head.probabilities(vectors[held_out]) for C, head in heads.items()}
+        heads = {C: fit_head(vectors[train], targets[train], C=C) for C in C_VALUES}
+        by_C = {C: head.probabilities(vectors[held_out]) for C, head in heads.items()}
         truth = np.arange(len(held_out)), targets[held_out]
-        best = min(by_strength, key=lambda C: -np.log(np.maximum(by_strength[C][truth], 1e-12)).mean())
-        score = float((by_strength[best].argmax(1) == targets[held_out]).mean())
+        best = min(by_C, key=lambda C: -np.log(np.maximum(by_C[C][truth], 1e-12)).mean())
+        score = float((by_C[best].argmax(1) == targets[held_out]).mean())
         record = {"model": f"{clf.model}, {variant}", "metric": "accuracy", "score": score}
         record |= {"examples": len(held_out), "by": "cross-validation"}
         records.append(record | {"seconds": round(time.perf_counter() - started, 2)})
@@ -180,7 +180,7 @@ def _embedder_settings(clf: Any) -> dict[str, Any]:
     return {k: v for k, v in values.items() if v is not None and k not in unused}
 
 
-def equivalent_pooling(sentences: Sentences, name: str) -> str:
+def equivalent_pooling(sentences: EmbeddingSettings, name: str) -> str:
     """The classifier's pooling that equals the checkpoint's; raises ConfigError if there is none."""
     dense = [type(step).__name__ for step in sentences.after if isinstance(step, Dense)]
     unsupported = ""
@@ -199,12 +199,12 @@ def equivalent_pooling(sentences: Sentences, name: str) -> str:
     return pooling
 
 
-def fit_encoder_head(clf: Any, texts: list[str], targets: np.ndarray, strength: float = 1.0) -> None:
-    """Fit the head on the pooled vectors of ``texts``; ``strength`` is C."""
+def fit_encoder_head(clf: Any, texts: list[str], targets: np.ndarray, C: float = 1.0) -> None:
+    """Fit the head on the pooled vectors of ``texts``; C is the inverse regularization strength."""
     # int8 is checked only after the fit.
     vectors = clf._compute(texts, "pooled", precision="auto" if clf.precision == "int8" else None)
     length = max(float(np.linalg.norm(vectors, axis=1).mean()), 1e-12)
-    head = fit_head(vectors / length, targets, C=strength)
+    head = fit_head(vectors / length, targets, C=C)
     assert isinstance(head, LinearHead)
     with torch.no_grad():
         clf.model_.head.out.weight.copy_(torch.from_numpy(head.weight / length))
