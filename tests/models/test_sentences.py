@@ -397,7 +397,7 @@ def test_what_is_not_compared_by_cosine_is_not_compared_here(plain, in_fp32, tmp
     folder = made(plain, tmp_path / "m", pooling("mean_tokens"), config_sentence_transformers=config)
     embedder = gf.Embedder(str(folder))
     with pytest.raises(
-        ConfigError, match=f"similarity_fn_name is '{name}', but texts are compared by cosine"
+        ConfigError, match=f"similarity_fn_name is '{name}', but glassformer compares texts by cosine"
     ):
         SIMILAR[door](embedder)
     np.testing.assert_allclose(embedder.encode(SOME), theirs(folder, SOME), atol=1e-5)  # vectors are theirs

@@ -207,7 +207,7 @@ def _given_options(parameters: Mapping[str, Any]) -> dict[str, bool]:
 def _check_kind(kind: type[Kind], is_given: Mapping[str, bool]) -> None:
     """Raise ConfigError for options that this kind of prediction does not support."""
     if kind is predictions.Numbers and is_given[LEAST_SURE]:
-        what = "is for classifiers; the intervals of a regressor are equally wide for all numbers"
+        what = "is for classifiers; prediction intervals are equally wide for all numbers"
         raise NotForThisModelError(what, where=LEAST_SURE, fix="Leave it out")
     models = {KEEP_TABLE: "classifiers and regressors", "--coverage": "regressors"}
     for name in (KEEP_TABLE, LEAST_SURE, "--labels", "--template", "--coverage", "--engine"):

@@ -135,9 +135,9 @@ def bootstrap_means(
     """Bootstrap distribution of the mean metric over seeds of each of A models, ``[A, resamples]``.
 
     Examples are resampled with replacement, and all models with the same examples, so differences are paired.
-    The variance between seeds, minus its part due to the examples, is added as Student's t with S - 1 degrees
-    of freedom. Resampling the seeds, too, would count the noise of single predictions up to three times
-    (Owen, 2007). With one seed, the result is valid only for this training.
+    The variance between seeds, minus its part due to the examples, is added, with a quantile of Student's t
+    with S - 1 degrees of freedom. Resampling the seeds, too, would count the noise of single predictions up
+    to three times (Owen, 2007). With one seed, the result is valid only for this training.
     """
     if n < 1:
         raise DataError("there are no examples to resample", where="bootstrap")

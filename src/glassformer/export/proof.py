@@ -287,7 +287,7 @@ def _token_ids(folder: Path, max_tokens: int, vocab_size: int) -> tuple[list[np.
     try:
         table = encode(load_tokenizer(folder), TEXTS, max_length=max_tokens)
     except InputError:
-        return None, "none, they are random"
+        return None, "no tokenizer, so the ids are random"
     if table.ids.max() >= vocab_size:
         return None, "not compared: the vocabulary of the tokenizer is larger than the model's"
     try:

@@ -1,7 +1,7 @@
 """ELECTRA (Clark et al., 2020): BERT with narrower embeddings, without pooler, with other heads.
 
 The discriminator is the model to fine-tune. Its head for replaced-token detection is not read. The generator
-is a masked language model whose head is as wide as the embeddings.
+is a masked language model whose head is as wide as the embeddings (``words_activation`` is its activation).
 """
 
 from __future__ import annotations

@@ -122,7 +122,7 @@ class EmbeddingSettings:
         is_unit = bool(self.after) and isinstance(self.after[-1], Normalize) and self.truncate_dim is None
         # For vectors of length 1 the dot product is the cosine.
         if self.similarity != COSINE and not (self.similarity == "dot" and is_unit):
-            what = f"similarity_fn_name is {self.similarity!r}, but texts are compared by cosine here"
+            what = f"similarity_fn_name is {self.similarity!r}, but glassformer compares texts by cosine"
             fix = "Compute vectors with encode (embed) and compare them yourself, or change the setting"
             raise ConfigError(what, where=where, fix=fix)
 

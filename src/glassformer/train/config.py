@@ -205,8 +205,8 @@ class SolvedFitConfig(Maskable, AutoFitConfig):
     head_start: Literal["solved", "random"] = setting(
         "solved",
         "initial weights of the linear head on a checkpoint. solved: a logistic (or ridge) regression "
-        "on the frozen encoder's vectors, with a strength chosen by cross-validation; random: random "
-        "weights",
+        "on the frozen encoder's vectors, with regularization chosen by cross-validation; random: "
+        "random weights",
         in_file="random",
         used_by=SEARCH,
     )

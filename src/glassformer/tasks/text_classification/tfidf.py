@@ -44,13 +44,14 @@ from glassformer.train.state import History
 
 MAX_WEIGHTS = 50_000_000  # maximum number of n-grams times classes
 SVM, LOGISTIC, RIDGE = "linear SVM", "logistic regression", "ridge regression"
-STRENGTHS = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
-SOFTMAX_STRENGTHS = (4.0, 16.0)  # C of multinomial logistic regression, tried for more than two classes
+# Values of C (inverse regularization strength), or for ridge regression of alpha, to try.
+VALUES = {SVM: (0.1, 0.3, 1.0, 3.0), LOGISTIC: (1.0, 4.0, 16.0), RIDGE: (0.1, 0.3, 1.0, 3.0, 10.0)}
+SOFTMAX_VALUES = (4.0, 16.0)  # C of multinomial logistic regression, tried for more than two classes
 MAX_PER_CLASS = 16  # with more examples per class, this regression is not tried, because it is slow
 FOLDS = 5
 CERTAIN_LOGIT = 10.0  # the logit of a label that all examples have
-# Maximum ``Problem.cost`` for scoring all folds instead of one, and for trying all strengths.
-MAX_COST_ALL_FOLDS, MAX_COST_ALL_STRENGTHS = 20_000_000, 100_000_000
+# Maximum ``Problem.cost`` for scoring all folds instead of one, and for trying all values.
+MAX_COST_ALL_FOLDS, MAX_COST_ALL_VALUES = 20_000_000, 100_000_000
 # Setting that linear models do not support -> the only value that is accepted.
 UNSUPPORTED = {
     "method": "fine-tune",
@@ -115,7 +116,7 @@ def fit_tfidf(
         training.raise_if_interrupted()
         weight, bias = problem.solve(np.arange(len(targets)), best)
         _set_weights(model, problem, weight, bias, problem.temperature(out_of_fold))
-        training.chosen = clf.chosen_ = {best.key: best.strength}
+        training.chosen = clf.chosen_ = {best.key: best.value}
         model.weights_source = clf.weights_source_ = f"{source}: {best}"
         training.solution = str(best)
         record = _evaluate(clf, fit, problem, out_of_fold)
@@ -168,7 +169,7 @@ class Candidate:
     """A kind of linear model and its regularization parameter, C or alpha."""
 
     kind: str
-    strength: float
+    value: float
 
     @property
     def key(self) -> str:
@@ -176,7 +177,7 @@ class Candidate:
         return "alpha" if self.kind == RIDGE else "C"
 
     def __str__(self) -> str:
-        return f"{self.kind}, {self.key} = {self.strength:g}"
+        return f"{self.kind}, {self.key} = {self.value:g}"
 
     def fit(self, X: Any, y: np.ndarray, weights: np.ndarray | None, seed: int) -> Any:
         """Fit scikit-learn's estimator."""
@@ -184,11 +185,11 @@ class Candidate:
         from sklearn.svm import LinearSVC
 
         if self.kind == SVM:
-            estimator: Any = LinearSVC(C=self.strength, random_state=seed % 2**32)
+            estimator: Any = LinearSVC(C=self.value, random_state=seed % 2**32)
         elif self.kind == RIDGE:
-            estimator = Ridge(self.strength, solver="sparse_cg", tol=1e-5)
+            estimator = Ridge(self.value, solver="sparse_cg", tol=1e-5)
         else:
-            estimator = LogisticRegression(C=self.strength, max_iter=2000, tol=1e-5)
+            estimator = LogisticRegression(C=self.value, max_iter=2000, tol=1e-5)
         with without_warnings(r"sklearn\."):  # hides warnings of few examples per class and of convergence
             return estimator.fit(X, y, weights)
 
@@ -221,15 +222,15 @@ class Problem:
     def candidates(self) -> list[Candidate]:
         """The models that cross-validation compares."""
         name = RIDGE if not self.kind.predicts_labels else LOGISTIC if self.kind.is_multilabel else SVM
-        strengths = STRENGTHS[name] if self.cost <= MAX_COST_ALL_STRENGTHS else STRENGTHS[name][1:3]
+        values = VALUES[name] if self.cost <= MAX_COST_ALL_VALUES else VALUES[name][1:3]
         tries_softmax = (
             name == SVM
             and self.outputs > 2
             and len(self.targets) <= MAX_PER_CLASS * self.outputs
-            and self.cost <= MAX_COST_ALL_STRENGTHS
+            and self.cost <= MAX_COST_ALL_VALUES
         )
-        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX_STRENGTHS] if tries_softmax else []
-        return [Candidate(name, x) for x in strengths] + softmax
+        softmax = [Candidate(LOGISTIC, x) for x in SOFTMAX_VALUES] if tries_softmax else []
+        return [Candidate(name, x) for x in values] + softmax
 
     def solve(self, rows: np.ndarray, candidate: Candidate) -> tuple[np.ndarray, np.ndarray]:
         """Fit weights ``[K, W]`` and biases ``[K]`` on these examples; with only one class, weights are 0."""
@@ -320,7 +321,7 @@ def _set_weights(
 
 
 def _evaluate(clf: Any, fit: FitState, problem: Problem, out_of_fold: OutOfFoldLogits) -> dict[str, float]:
-    """Set the thresholds or the errors of a regressor, and return the only record of the history.
+    """Set the thresholds or prediction intervals, and return the only record of the history.
 
     They are computed on the validation examples or, without these, from the out-of-fold logits.
     """
