@@ -62,7 +62,7 @@ class CannotWriteError(GlassformerError, code="cannot-write"):
         fix = None
         if "No space left" in reason:  # libraries put the system's words into an error of their own
             reason = os.strerror(errno.ENOSPC)
-            fix = "Free some space and run the same command again, or name a folder on another disk"
+            fix = "Free some space and run the same command again (train with --resume), or use another disk"
         raised = cls(f"{path}: could not be written: {reason}" + (f". {fix}" if fix else ""))
         raised.fix = fix
         return raised

@@ -31,8 +31,9 @@ def check_new_file(path: str | Path, option: str = "--out") -> Path:
     if os.path.lexists(path):
         raise ExistsError("the output file exists", where=str(path), fix=fix)
     if not path.parent.is_dir():
-        what = "a file, not a folder" if path.parent.exists() else "there is no such folder"
-        raise OutputPathError(what, where=str(path.parent), fix="Create it first")
+        if path.parent.exists():
+            raise OutputPathError("a file, not a folder", where=str(path.parent), fix=fix)
+        raise OutputPathError("there is no such folder", where=str(path.parent), fix="Create it first")
     if not os.access(path.parent, os.W_OK | os.X_OK):
         raise OutputPathError("the folder is not writable", where=str(path.parent), fix=fix)
     return path

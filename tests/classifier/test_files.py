@@ -145,7 +145,7 @@ def test_loading_what_is_not_there_or_not_ours(clf, tmp_path, checkpoint):
     for name in ("truncated_", "train_seconds_", "best_step_"):
         assert getattr(again, name) == getattr(clf, name)
     # a model's folder is not an estimator's
-    with pytest.raises(CheckpointError, match=r"without a head for classes.*load_pretrained.*TextClassifier"):
+    with pytest.raises(CheckpointError, match=r"has no head for classes.*load_pretrained.*TextClassifier"):
         gf.load(checkpoint)
 
 

@@ -92,7 +92,7 @@ def test_a_long_text_is_the_pool_of_its_windows(fitted, windowed, how, pool):
 
 
 def test_a_stride_that_leaves_tokens_out_is_refused(windowed):
-    with pytest.raises(ConfigError, match="leaves out tokens"):
+    with pytest.raises(ConfigError, match="skips tokens between windows"):
         windowed("mean", 15).predict(["the film"])
     with pytest.raises(ConfigError, match="long_texts"):
         gf.TextClassifier("encoder-mini", long_texts="middle").fit(["a", "b"], ["x", "y"])

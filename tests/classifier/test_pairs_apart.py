@@ -144,7 +144,7 @@ def test_explanations_see_both_texts(solved, method):
     ("settings", "what"),
     [
         ("pooling=attention", "attention pooling does not support a bi-encoder"),
-        ("add_special_tokens=False", "the special tokens of a text"),
+        ("add_special_tokens=False", "adds special tokens to each text"),
         ("model=textcnn", "pairs = apart needs a Transformer"),
     ],
 )

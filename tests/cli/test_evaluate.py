@@ -155,7 +155,7 @@ def test_evaluate_and_calibrate_leave_them_out(ok, run, other):
 def test_where_none_is_known_the_column_is_asked_about(refused, run, tmp_path):
     table = write_csv(tmp_path / "x.csv", [(text, "abc"[i % 3]) for i, (text, _) in enumerate(sentences(12))])
     said = refused("evaluate", run, table, "--on-bad-row", "skip")
-    assert "none of the labels was seen in training; the first is 'a'" in said
+    assert "none of its labels (a, b, c) was seen in training" in said
     assert "--label-column" in said
 
 

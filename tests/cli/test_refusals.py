@@ -254,8 +254,8 @@ train --text reviews.csv --set epoch=3 | unknown-key | Did you mean 'epochs'?
 train --text reviews.csv --model all-minilm | no-such-model | 'all-minilm' | all-minilm-l6-v2
 train --text reviews.csv --model tfid | no-such-model | Did you mean 'tfidf'?
 train --text reviews.csv --model all-minilm-l6-v2 --set d_model=8 | not-for-this-model | Leave d_model out
-train --text a.csv --epochs x | usage | error: --epochs takes a whole number. See 'glassformer train --help'
-train --text a.csv --lr x | usage | error: --lr takes a number. See 'glassformer train --help'
+train --text a.csv --epochs x | usage | error: --epochs takes a whole number, got 'x'. See 'glassformer train --help'
+train --text a.csv --lr x | usage | error: --lr takes a number, got 'x'. See 'glassformer train --help'
 train --text nowhere.csv --set d_model=64 --set num_heads=3 | setting | not a multiple of num_heads 3. Use 1,
 train --csv a.csv | usage | No such option: --csv. For a table of texts write --text a.csv
 train --img a | usage | (Possible options: --image

@@ -365,8 +365,8 @@ def test_a_header_is_no_line_above_one(put, lines):
 def test_a_page_of_html_is_named(put, begin):
     path = put("t.csv", [begin, "<tr><td>text</td><td>label</td></tr>", *["<tr><td>a, b</td></tr>"] * 7])
     assert said_by_all(path) == (
-        f"{path}: the file is an HTML page, not a .csv table. Open it in a spreadsheet and "
-        "save the sheet as CSV in UTF-8"
+        f"{path}: the file is an HTML page, not a .csv table. If it is the error page of a "
+        "failed download, download again; otherwise save the table as CSV"
     )
 
 

@@ -84,7 +84,7 @@ def test_fitting_it_begins_a_new_head(texts):
         ({"id2label": {"0": "good", "1": "good", "2": "bad"}}, "does not name each of the 3 outputs once"),
         ({"id2label": {"1": "good", "2": "fair", "3": "bad"}}, "does not name each of the 3 outputs once"),
         ({"id2label": {"0": "good", "1": None, "2": "bad"}}, "does not name each of the 3 outputs once"),
-        ({"architectures": ["BertForQuestionAnswering"]}, "without a head for classes"),
+        ({"architectures": ["BertForQuestionAnswering"]}, "has no head for classes"),
     ],
 )
 def test_what_is_no_classifier_is_refused(texts, changes, said):

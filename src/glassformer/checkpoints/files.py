@@ -239,6 +239,7 @@ MAX_FOLDER_BYTES = 2**40  # maximum total size of the files in a manifest; check
 _LEFTOVER = re.compile(r"\.(.+)\.(\d+)-[0-9a-f]{8}\.(tmp|old)")
 UPDATE = "Read it with the version that wrote it, or update glassformer"
 _SAVE_AGAIN = "Save it again or take another copy"
+LFS_POINTER = b"version https://git-lfs"
 
 
 def write_folder(
@@ -317,7 +318,11 @@ def verify_folder(path: str | Path, *, contents: bool = True) -> dict[str, Any]:
             raise CheckpointError("is not a plain file", where=str(file), fix=_SAVE_AGAIN)
         if info.st_size != expected["size"]:
             what = f"was changed: {info.st_size:,} bytes instead of {expected['size']:,}"
-            raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)
+            fix = _SAVE_AGAIN
+            with file.open("rb") as opened:
+                if opened.read(len(LFS_POINTER)) == LFS_POINTER:
+                    what, fix = "is a Git LFS pointer, not the file", "Run 'git lfs pull' in the repository"
+            raise IncompleteError(what, where=str(file), fix=fix)
         if contents and _checksum(file) != expected["sha256"]:
             what = "is damaged: its SHA-256 is not the one in the manifest"
             raise IncompleteError(what, where=str(file), fix=_SAVE_AGAIN)

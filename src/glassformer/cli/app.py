@@ -294,11 +294,8 @@ def _usage_message(error: Any, arguments: list[str]) -> str:
         options, keys = _command_options(arguments), {}
         if "--set" in options and arguments[:1] != ["explain"]:
             keys = all_keys()
-        position = next((i for i, word in enumerate(arguments) if word.partition("=")[0] == name), None)
-        value = arguments[position].partition("=")[2] if position is not None else ""
-        next_word = "" if position is None else "".join(arguments[position + 1 : position + 2])
-        if not value and not next_word.startswith("-"):
-            value = next_word
+        value = _given_value(arguments, name)
+        value = "" if value.startswith("-") else value
         if suggestion := suggest_option(f"{name}={value}", options, keys):
             return f"No such option: {name}. {suggestion}"
         # Compare the names without dashes, because the dashes would make all options similar.
@@ -307,9 +304,20 @@ def _usage_message(error: Any, arguments: list[str]) -> str:
         error.possibilities = [names[word] for word in close]  # click suggests them in its message
     message = error.format_message().replace("Value error, ", "")
     if match := WRONG_TYPE.fullmatch(message):
-        message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}."
+        value = _given_value(arguments, match[1])
+        hint = f". Write {value.replace(',', '.')}" if re.fullmatch(r"\d+,\d+", value) else ""
+        message = f"{match[1]} takes {TYPE_NAMES.get(match[2], match[2])}, got {value!r}{hint}"
     punctuation = "" if message.endswith("?") else "."
     return f"{message.rstrip('.')}{punctuation} See '{command} --help'"
+
+
+def _given_value(arguments: Sequence[str], option: str) -> str:
+    """The value of an option on the command line: after the sign ``=``, or else the next word."""
+    position = next(
+        (i for i, word in enumerate(arguments) if word.partition("=")[0] == option), len(arguments)
+    )
+    word, next_word = [*arguments[position : position + 2], "", ""][:2]
+    return word.partition("=")[2] or next_word
 
 
 def _is_out_of_memory(error: Exception) -> bool:

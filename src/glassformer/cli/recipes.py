@@ -113,7 +113,7 @@ def new_command(
     if file.suffix != ".toml":
         what = "a recipe is written as a .toml file"
         raise BadValueError(what, where=str(file), fix=f"Name it {file.name}.toml")
-    check_new_file(file)
+    check_new_file(file, "FILE")
     sources = [name for name, value in (("RECIPE", recipe), ("--text", text), ("--images", images)) if value]
     if task is not None and sources:
         what = f"--task and {join_names(sources)} are given"

@@ -372,7 +372,7 @@ def check_head(path: Path, errors: str) -> None:
     lines, _ = _first_lines(path, errors, FIRST_ROWS)
     if _is_html(next(filter(str.strip, lines), "")):
         what = f"the file is an HTML page, not a {path.suffix} table"
-        fix = "Open it in a spreadsheet and save the sheet as CSV in UTF-8"
+        fix = "If it is the error page of a failed download, download again; otherwise save the table as CSV"
         raise FileTypeError(what, where=str(path), fix=fix)
     if match_excel_separator("".join(lines[:1])):
         return

@@ -176,13 +176,13 @@ class PatchEmbedding(nn.Module):
         self.compute_dtype: torch.dtype | None = None
         self._fixed: dict[tuple[int, int], Tensor] = {}
 
-    def forward(self, images: Images) -> tuple[Tensor, Packing]:
+    def forward(self, pictures: Images) -> tuple[Tensor, Packing]:
         """Tokens ``[N, D]`` and their packing, from images ``[B, C, H, W]`` or a list of several sizes.
 
         Raises:
             ShapeError: pixel values have a wrong shape or dtype, or an image is smaller than a patch.
         """
-        patches, grids = self._cut(images)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
+        patches, grids = self._cut(pictures)  # [B, n, C * p * q] or a list of [n_i, C * p * q]
         if self.training and self.config.patch_dropout:
             return self._patch_dropout(patches, grids)
         counts = [gh * gw for gh, gw in grids]

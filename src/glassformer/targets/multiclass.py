@@ -101,10 +101,10 @@ def without_unseen_labels(split: Any, label_at: Mapping[int, Any], classes: Sequ
     if not label_at:
         return split
     if len(label_at) == len(split):
-        what = f"none of the labels was seen in training; the first is {next(iter(label_at.values()))!r}"
-        fix = (
-            f"Name the column of labels ({join_names(list(map(str, classes)))}) with label_column, or add one"
-        )
+        given = sorted({str(label) for label in label_at.values()})
+        what = f"none of its labels ({join_names(given)}) was seen in training"
+        fix = f"Write them as in training ({join_names(list(map(str, classes)))}), "
+        fix += "or name the column of labels with label_column"
         raise UnclearColumnError(what, where=split.origin, fix=fix)
     return split.select([i for i in range(len(split)) if i not in label_at])
 

@@ -102,6 +102,10 @@ def _open(path: str | Path, precision: Any) -> Any:
 def _load(folder: Path, path: str | Path, in_bf16: bool) -> Any:
     if folder.exists() and not folder.is_dir():
         fix = "Name the folder around it; a file of word vectors opens with Word2Vec.load"
+        if folder.suffix in (".joblib", ".pkl", ".pickle"):
+            fix = (
+                "Read it with the library that wrote it, such as joblib; load opens folders that save() wrote"
+            )
         raise CheckpointError("is a file, not a folder", where=str(path), fix=fix)
     if not folder.is_dir():
         raise missing_folder_error(path)

@@ -6,7 +6,7 @@ import re
 
 from torch import nn
 
-from glassformer.errors import BadValueError, ConflictError, NotForThisModelError
+from glassformer.errors import BadValueError, ConflictError, NotForThisModelError, counted
 from glassformer.nn.lora import add_lora
 from glassformer.train.callbacks import Callback
 from glassformer.train.config import FitConfig
@@ -37,7 +37,8 @@ def freeze(model: nn.Module, config: FitConfig) -> None:
             fix="Set train_layers = 0 or more",
         )
     if n is not None and n > count:
-        raise BadValueError(f"train_layers = {n}, but the encoder has {count} layers", where="train_layers")
+        what = f"train_layers = {n}, but the encoder has {counted(count, 'layer')}"
+        raise BadValueError(what, where="train_layers", fix=f"Use 0 to {count}")
     if config.lora_rank:
         add_lora(model, config.lora_rank, config.lora_alpha, config.lora_targets)
     elif n is not None and not config.unfreeze_every:

@@ -558,7 +558,8 @@ class Embedder(Estimator, EmbedderTextConfig, EmbedderModelConfig, EmbedderFitCo
         """Probabilities ``[n, C]``, after training on labels."""
         self._check_fitted()
         if self.head_ is None:
-            raise ConfigError("was not fitted with labels", where="predict", fix="Use fit(texts, labels)")
+            fix = "transform(texts) returns embeddings; to predict labels, call fit(texts, labels) first"
+            raise ConfigError("was not fitted with labels", where="predict", fix=fix)
         return self.head_.probabilities(self.encode(X))
 
     def predict(self, X: Sequence[str]) -> np.ndarray:
